@@ -1,0 +1,3 @@
+//! Ranks and those who drive them: protocol, worker.
+
+pub mod protocol;

@@ -1,0 +1,66 @@
+//! What the runner asks of ranks, and what they answer: plain data, so that ranks can live anywhere.
+
+use serde::{Deserialize, Serialize};
+
+use crate::backend::{GuardBreach, Placement, RankError, Verdict};
+use crate::case::Case;
+
+/// One case to run on all ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The case.
+    pub case: Case,
+    /// Ranks of the communicator.
+    pub ranks: u32,
+    /// The seed of inputs.
+    pub seed: u64,
+    /// Counts up from case to case, so that no two placements of a run share inputs.
+    pub epoch: u64,
+    /// Untimed launches in front of the timed ones.
+    pub warmup: u32,
+    /// Timed launches.
+    pub iters: u32,
+    /// Whether results are checked.
+    pub check: bool,
+    /// A deliberate error between collective and check.
+    pub tamper: Option<Tamper>,
+}
+
+/// Flips bits of one element of one rank's output, to prove that it is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tamper {
+    /// Whose output.
+    pub rank: u32,
+    /// Which element; taken modulo the elements that the rank receives.
+    pub index: u64,
+    /// Which bit; taken modulo the bits of the element.
+    pub bit: u32,
+}
+
+/// What one rank says of one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Who.
+    pub rank: u32,
+    /// One per placement that the case has, out-of-place first.
+    pub placements: Vec<Measured>,
+    /// Why the rest is missing, if it is.
+    pub error: Option<RankError>,
+}
+
+/// One placement of a case on one rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Which.
+    pub placement: Placement,
+    /// Mean time of one timed launch by the host's clock, in microseconds: nccl-tests' definition.
+    pub mean_us: f64,
+    /// Device time of each timed launch, in microseconds.
+    pub iteration_us: Vec<f32>,
+    /// What the check of the output said; `None` where checks are off.
+    pub output: Option<Verdict>,
+    /// What the check of the send buffer said, where there is one to survive.
+    pub input: Option<Verdict>,
+    /// A guard zone that was written to.
+    pub guard: Option<GuardBreach>,
+}

@@ -1,0 +1,3 @@
+//! collcheck: parse, run, exit code.
+
+fn main() {}

@@ -1,0 +1,295 @@
+//! The oracle: inputs whose collective result is known bit for bit, for any op, dtype and number of ranks.
+//!
+//! Each element is made alone, from (seed, primitive, op, dtype, ranks, epoch, rank, index). The expected value comes
+//! first, as a masked random word; then it is split over the ranks. So checking costs one hash for each word whatever
+//! the number of ranks, and every partial result on the way is exact.
+//!
+//! At element `i` rank `r` has position `q = (r + i + offset) mod n`: all roles rotate over the ranks. With target `T`:
+//!
+//! * **sum** (and **mulsum**, where an input is the contribution over the rank's scalar): positions 0 and 1 (0 alone
+//!   for an odd number of active ranks) hold parts of `T`; the others come in pairs `+c, -c`. Integers wrap. Floats are
+//!   small multiples of one power of two, at most `2^precision` in sum for either sign, so no partial sum rounds; where
+//!   the significand is too short for all ranks, the active positions are as many as fit and the rest hold zero.
+//! * **prod**: integers are odd and pairs are `c, 1/c` modulo `2^k`. Floats: position 0 holds `T`, some pairs `2, 1/2`,
+//!   all others `-1`.
+//! * **min, max**: position 0 holds `T`, all others lose against it.
+//! * **avg**: integers add up to `n T` plus a rest that the division drops, without wrapping. Floats: position 0 (and
+//!   1, where the precision allows) hold `n T`, as near as their precision can; within 2 ulp of `T` in any order.
+//!
+//! Written twice: the Rust here and `kernels/oracle.cuh`; both read the same [`Params`].
+
+pub mod average;
+mod format;
+mod hash;
+mod params;
+
+pub use format::show;
+pub use params::{Method, Params};
+
+#[cfg(test)]
+mod tests;
+
+use crate::case::{DType, Op, Primitive};
+use hash::{below, draw, element, sub};
+
+/// What is asked of one placement of one case: the recipe for all its inputs and expected values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    dtype: DType,
+    params: Params,
+}
+
+impl Plan {
+    /// The recipe. `epoch` tells placements and repetitions apart, so that stale data is wrong data.
+    pub fn new(seed: u64, primitive: Primitive, op: Option<Op>, dtype: DType, ranks: u32, epoch: u64) -> Plan {
+        Plan { dtype, params: Params::new(seed, primitive, op, dtype, ranks, epoch) }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The recipe as kernels take it.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// Bits of element `index` of `rank`'s send buffer.
+    pub fn input(&self, rank: u32, index: u64) -> u64 {
+        let p = &self.params;
+        let width = p.width;
+        match p.method {
+            Method::Copy => element(sub(p.pair_key, rank), width, index),
+            Method::IntSum => self.int_sum(rank, index),
+            Method::IntProd => self.int_prod(rank, index),
+            Method::IntMin | Method::IntMax => self.int_extreme(rank, index),
+            Method::IntAvg => self.int_avg(rank, index),
+            Method::FloatSum => self.float_sum(rank, index),
+            Method::FloatProd => self.float_prod(rank, index),
+            Method::FloatMin | Method::FloatMax => self.float_extreme(rank, index),
+            Method::FloatAvg => self.float_avg(rank, index),
+        }
+    }
+
+    /// Bits of element `index` of the reduction over all ranks.
+    pub fn reduced(&self, index: u64) -> u64 {
+        let p = &self.params;
+        let random = element(p.target_key, p.width, index);
+        ((random & p.target_and).wrapping_add(p.target_add) | p.target_or) & p.mask
+    }
+
+    /// Whether `actual` passes for `expected`: the same bits, or for float avg at most 2 ulp away.
+    pub fn accepts(&self, actual: u64, expected: u64) -> bool {
+        let p = &self.params;
+        let tolerance = u64::from(p.tolerance);
+        // Targets keep far from zero and from NaN, so that the distance of codes is the distance in ulp.
+        actual.wrapping_sub(expected).wrapping_add(tolerance) & p.mask <= 2 * tolerance
+    }
+
+    /// The scalar of `rank` for mulsum, as bits of the dtype.
+    pub fn scalar(&self, rank: u32) -> u64 {
+        let p = &self.params;
+        match self.dtype.float() {
+            Some(format) => ((format.bias + scale_exponent(rank)) as u64) << format.fraction_bits,
+            None => scale_odd(rank) & p.mask,
+        }
+    }
+
+    /// The role of `rank` at element `index`.
+    fn position(&self, rank: u32, index: u64) -> u32 {
+        let n = u64::from(self.params.ranks);
+        ((u64::from(rank) + (index + u64::from(self.params.offset)) % n) % n) as u32
+    }
+
+    /// The pair that position `q` belongs to, and whether it is the second of it.
+    fn pair(&self, q: u32) -> (u32, bool) {
+        let place = q - self.params.owners;
+        (place / 2, place % 2 == 1)
+    }
+
+    fn int_sum(&self, rank: u32, i: u64) -> u64 {
+        let p = &self.params;
+        let target = self.reduced(i);
+        let q = self.position(rank, i);
+        let share = if p.owners == 1 && q == 0 {
+            target
+        } else if q < p.owners {
+            // odd, and not all of the target: neither part is zero
+            let mut first = (draw(p.split_key, p.width, i) | 1) & p.mask;
+            if first == target {
+                first ^= 2;
+            }
+            if q == 0 { first } else { target.wrapping_sub(first) }
+        } else {
+            let (pair, second) = self.pair(q);
+            // odd: neither zero nor its own negative
+            let c = draw(sub(p.pair_key, pair), p.width, i) | 1;
+            if second { c.wrapping_neg() } else { c }
+        };
+        let share = if p.scaled == 1 { share.wrapping_mul(inverse(scale_odd(rank))) } else { share };
+        share & p.mask
+    }
+
+    fn int_prod(&self, rank: u32, i: u64) -> u64 {
+        let p = &self.params;
+        let target = self.reduced(i);
+        let q = self.position(rank, i);
+        let share = if p.owners == 1 && q == 0 {
+            target
+        } else if q < p.owners {
+            // of another class modulo 8 than makes either part 1
+            let random = draw(p.split_key, p.width, i);
+            let second = if target & 3 == 1 { random & !3 | 3 } else { random & !7 | 5 };
+            if q == 1 { second } else { target.wrapping_mul(inverse(second)) }
+        } else {
+            let (pair, second) = self.pair(q);
+            // 3 modulo 8: neither 1 nor its own inverse
+            let c = draw(sub(p.pair_key, pair), p.width, i) & !7 | 3;
+            if second { inverse(c) } else { c }
+        };
+        share & p.mask
+    }
+
+    fn int_extreme(&self, rank: u32, i: u64) -> u64 {
+        let p = &self.params;
+        let target = self.reduced(i);
+        let q = self.position(rank, i);
+        if q == 0 {
+            return target;
+        }
+        // in the order of unsigned numbers
+        let key = target ^ p.sign_flip;
+        let random = draw(sub(p.pair_key, q), p.width, i);
+        let loser = if p.method == Method::IntMin {
+            key + 1 + below(random, p.width, p.mask - key)
+        } else {
+            key - 1 - below(random, p.width, key)
+        };
+        (loser ^ p.sign_flip) & p.mask
+    }
+
+    fn int_avg(&self, rank: u32, i: u64) -> u64 {
+        let p = &self.params;
+        let q = self.position(rank, i);
+        let n = u64::from(p.ranks);
+        if p.base == 0 {
+            // The type cannot count to n: the quotient is zero, and a few ones are all that does not wrap.
+            return u64::from(u64::from(q) < p.pair_range);
+        }
+        let target = self.reduced(i);
+        let quotient = if p.negative == 1 { target.wrapping_neg() & p.mask } else { target };
+        let mut share = p.base;
+        if q == 0 {
+            let rest = if p.rest == 1 && draw(p.split_key, p.width, i) & 1 == 1 { n - 1 } else { 0 };
+            share += n * (quotient - p.base) + rest;
+        } else if p.pair_range > 0 && self.pair(q).0 < p.pairs {
+            let (pair, second) = self.pair(q);
+            let c = 1 + below(draw(sub(p.pair_key, pair), p.width, i), p.width, p.pair_range);
+            share = if second { share - c } else { share + c };
+        }
+        if p.negative == 1 { share.wrapping_neg() & p.mask } else { share }
+    }
+
+    fn float_sum(&self, rank: u32, i: u64) -> u64 {
+        let p = &self.params;
+        let q = self.position(rank, i);
+        if q >= p.active {
+            return 0;
+        }
+        let target = self.reduced(i);
+        let fraction = 1u64 << p.fraction_bits;
+        let negative = target & p.sign == p.sign;
+        let units = (target & (fraction - 1) | fraction) >> (p.fraction_bits + 1 - p.target_bits);
+        let field = (target & !p.sign) >> p.fraction_bits;
+        let unit_field = field - u64::from(p.target_bits - 1);
+        let (count, flip) = if p.owners == 1 && q == 0 {
+            (units, false)
+        } else if q < p.owners {
+            let first = 1 + below(draw(p.split_key, p.width, i), p.width, units - 1);
+            (if q == 0 { first } else { units - first }, false)
+        } else {
+            let (pair, second) = self.pair(q);
+            (1 + below(draw(sub(p.pair_key, pair), p.width, i), p.width, p.pair_range), second)
+        };
+        let bits = compose(count, unit_field, p.fraction_bits);
+        let bits =
+            if p.scaled == 1 { bits.wrapping_sub((scale_exponent(rank) as u64) << p.fraction_bits) } else { bits };
+        if negative != flip { bits | p.sign } else { bits }
+    }
+
+    fn float_prod(&self, rank: u32, i: u64) -> u64 {
+        let p = &self.params;
+        let q = self.position(rank, i);
+        let one = (p.bias as u64) << p.fraction_bits;
+        if q == 0 {
+            let minus_ones = p.ranks - 1 - 2 * p.pairs;
+            let flip = if minus_ones % 2 == 1 { p.sign } else { 0 };
+            return self.reduced(i) ^ flip;
+        }
+        if q <= 2 * p.pairs {
+            let unit = 1u64 << p.fraction_bits;
+            return if q % 2 == 1 { one + unit } else { one - unit };
+        }
+        one | p.sign
+    }
+
+    fn float_extreme(&self, rank: u32, i: u64) -> u64 {
+        let p = &self.params;
+        let target = self.reduced(i);
+        let q = self.position(rank, i);
+        if q == 0 {
+            return target;
+        }
+        // normal numbers in their order, from the most negative on
+        let smallest = 1u64 << p.fraction_bits;
+        let codes = p.max_finite - smallest + 1;
+        let magnitude = target & !p.sign;
+        let place = if target & p.sign == p.sign { p.max_finite - magnitude } else { codes + magnitude - smallest };
+        let random = draw(sub(p.pair_key, q), p.width, i);
+        let loser = if p.method == Method::FloatMin {
+            place + 1 + below(random, p.width, 2 * codes - 1 - place)
+        } else {
+            place - 1 - below(random, p.width, place)
+        };
+        if loser < codes { p.sign | (p.max_finite - loser) } else { loser - codes + smallest }
+    }
+
+    fn float_avg(&self, rank: u32, i: u64) -> u64 {
+        let p = &self.params;
+        let q = self.position(rank, i);
+        if q >= p.owners {
+            return 0;
+        }
+        let target = self.reduced(i);
+        average::part(p, target, q)
+    }
+}
+
+/// `count` units of the power of two with exponent field `unit_field`, as a positive float; `count` must fit the precision.
+fn compose(count: u64, unit_field: u64, fraction_bits: u32) -> u64 {
+    let top = 63 - count.leading_zeros();
+    let field = unit_field.wrapping_add(u64::from(top));
+    let significand =
+        if top <= fraction_bits { count << (fraction_bits - top) } else { count >> (top - fraction_bits) };
+    (field << fraction_bits) + significand - (1 << fraction_bits)
+}
+
+/// The exponent of a rank's mulsum scalar for floats: neighbours differ, and none is zero.
+fn scale_exponent(rank: u32) -> i32 {
+    [1, -1, 2][rank as usize % 3]
+}
+
+/// A rank's mulsum scalar for integers: odd, never 1, different for neighbours.
+fn scale_odd(rank: u32) -> u64 {
+    u64::from(rank % 61) * 2 + 3
+}
+
+/// The inverse of an odd number modulo `2^64`, by Newton's iteration; any odd number is its own inverse modulo 8.
+fn inverse(odd: u64) -> u64 {
+    let mut x = odd;
+    for _ in 0..5 {
+        x = x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x)));
+    }
+    x
+}

@@ -1,0 +1,1 @@
+//! Reference ranges of bandwidth, and how a result is judged by them.

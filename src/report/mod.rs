@@ -1,0 +1,1 @@
+//! Consumers of events: terminal, JUnit, JSON, CSV, table.

@@ -1,0 +1,4 @@
+//! The one engine: plan -> events.
+
+pub mod event;
+pub mod result;

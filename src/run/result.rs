@@ -1,0 +1,214 @@
+//! Results of cases: the `cases[]` of `collcheck.results/1`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::case::{DType, Op, Primitive, Variant};
+
+/// The schema's name.
+pub const SCHEMA: &str = "collcheck.results/1";
+
+/// How a case ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// All that was asserted holds.
+    Pass,
+    /// Something that was asserted does not hold: see the kind.
+    Fail,
+    /// Not run: see the message.
+    Skip,
+}
+
+/// What kind of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailKind {
+    /// A wrong element, a damaged send buffer or guard zone.
+    Data,
+    /// busbw below the lower bound of a measured reference.
+    Slow,
+    /// busbw above the upper bound of a measured reference.
+    TooFast,
+    /// No end before the deadline.
+    Hang,
+    /// A rank died.
+    Crash,
+    /// The library refused, or the device failed.
+    Error,
+}
+
+impl FailKind {
+    /// As in the JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FailKind::Data => "data",
+            FailKind::Slow => "slow",
+            FailKind::TooFast => "too_fast",
+            FailKind::Hang => "hang",
+            FailKind::Crash => "crash",
+            FailKind::Error => "error",
+        }
+    }
+}
+
+/// One case's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// The case's name.
+    pub name: String,
+    /// Its parts.
+    pub primitive: Primitive,
+    /// `None` for primitives that move data only.
+    pub op: Option<Op>,
+    /// The element type.
+    pub dtype: DType,
+    /// Bytes really moved: nccl-tests' size column.
+    pub bytes: u64,
+    /// nccl-tests' count column.
+    pub count: u64,
+    /// Ranks of the communicator.
+    pub ranks: u32,
+    /// The root, -1 where there is none, as in nccl-tests' table.
+    pub root: i64,
+    /// Name suffixes.
+    pub variants: Vec<Variant>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What failed.
+    pub kind: Option<FailKind>,
+    /// Out-of-place, then in-place, where they exist.
+    pub placements: Vec<PlacementResult>,
+    /// How bandwidth was judged.
+    pub reference: Judgement,
+    /// The algorithm that ran, where it is known.
+    pub path: Option<Path>,
+    /// Why it failed or was skipped; empty otherwise.
+    pub message: String,
+    /// Seconds from request to verdict.
+    pub duration_s: f64,
+}
+
+/// One placement's figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlacementResult {
+    /// One buffer for both.
+    pub in_place: bool,
+    /// Mean time per launch by nccl-tests' definition: host clock, averaged over ranks.
+    pub mean_us: f64,
+    /// Device times of single launches; each is the slowest rank's.
+    pub time_us: Option<TimeStats>,
+    /// Bytes over mean time, GB/s (1e9).
+    pub algbw_gbs: f64,
+    /// algbw times the primitive's factor.
+    pub busbw_gbs: f64,
+    /// Wrong elements over all ranks; `None` where not checked.
+    pub wrong: Option<u64>,
+    /// The first of them.
+    pub first_wrong: Option<FirstWrong>,
+}
+
+/// Statistics of single launches, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct TimeStats {
+    pub median: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub min: f64,
+    pub max: f64,
+    /// Standard deviation over mean.
+    pub cv: f64,
+    pub n: usize,
+}
+
+/// A wrong element, told for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstWrong {
+    /// Whose output.
+    pub rank: u32,
+    /// Which element.
+    pub index: u64,
+    /// Value and bits, as `1.5 (0x3fc00000)`.
+    pub expected: String,
+    /// Likewise.
+    pub actual: String,
+    /// What it is, as far as the oracle can tell.
+    pub explanation: String,
+}
+
+/// Whether and how bandwidth was asserted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Asserted, warned or unasserted.
+    pub status: Assertion,
+    /// Lower bound of busbw in GB/s.
+    pub lower_gbs: Option<f64>,
+    /// Upper bound.
+    pub upper_gbs: Option<f64>,
+    /// Where the range comes from.
+    pub source: String,
+    /// Why it is unasserted, or what the warning says; empty otherwise.
+    pub note: String,
+}
+
+/// How far a performance figure was judged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Assertion {
+    /// Against a measured range: outside of it the case fails.
+    Asserted,
+    /// Against a published figure or a gate only, and outside of it: the case passes with a warning.
+    Warned,
+    /// Against a published figure or a gate only, and inside of it.
+    Published,
+    /// No reference applies.
+    #[default]
+    Unasserted,
+}
+
+/// What the library chose to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Path {
+    pub algo: String,
+    pub proto: String,
+    pub channels: u32,
+}
+
+/// Counts over a run. The performance counts are over cases that ran.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Summary {
+    pub cases: u64,
+    pub passed: u64,
+    pub failed: u64,
+    pub skipped: u64,
+    pub asserted: u64,
+    pub published: u64,
+    pub warned: u64,
+    pub unasserted: u64,
+    pub wrong_elements: u64,
+    pub duration_s: f64,
+}
+
+impl Summary {
+    /// Counts one more case.
+    pub fn add(&mut self, case: &CaseResult) {
+        self.cases += 1;
+        match case.outcome {
+            Outcome::Pass => self.passed += 1,
+            Outcome::Fail => self.failed += 1,
+            Outcome::Skip => self.skipped += 1,
+        }
+        if case.outcome != Outcome::Skip {
+            match case.reference.status {
+                Assertion::Asserted => self.asserted += 1,
+                Assertion::Published => self.published += 1,
+                Assertion::Warned => self.warned += 1,
+                Assertion::Unasserted => self.unasserted += 1,
+            }
+        }
+        self.wrong_elements += case.placements.iter().filter_map(|p| p.wrong).sum::<u64>();
+    }
+}

@@ -1,0 +1,1 @@
+//! Suites: which cases to run.

@@ -1,0 +1,3 @@
+//! Placeholder until the engine stands.
+
+fn main() {}
