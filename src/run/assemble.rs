@@ -1,0 +1,159 @@
+//! Reports of all ranks -> one result.
+
+use super::known;
+use super::result::{CaseResult, FailKind, FirstWrong, Judgement, Outcome, PlacementResult};
+use crate::backend::{GuardBreach, Placement, RankError};
+use crate::case::Case;
+use crate::fleet::protocol::{Measured, Report};
+use crate::measure;
+use crate::oracle::show;
+
+/// A result without figures: the frame that outcomes are put into.
+pub fn frame(case: &Case, ranks: u32) -> CaseResult {
+    let unit = case.primitive.unit();
+    let workload = case.workload(ranks);
+    let shape = unit.shape(&workload);
+    CaseResult {
+        name: case.name(),
+        primitive: case.primitive,
+        op: case.op,
+        dtype: case.dtype,
+        bytes: shape.send.max(shape.recv) * case.dtype.size(),
+        count: shape.count,
+        ranks,
+        root: if unit.rooted() { i64::from(case.root()) } else { -1 },
+        variants: case.variants.clone(),
+        outcome: Outcome::Pass,
+        kind: None,
+        placements: Vec::new(),
+        reference: Judgement::default(),
+        path: None,
+        message: String::new(),
+        duration_s: 0.0,
+    }
+}
+
+/// Puts the reports of all ranks together.
+pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'_>) -> CaseResult {
+    let mut result = frame(case, ranks);
+    for placement in [Placement::OutOfPlace, Placement::InPlace] {
+        let measured: Vec<(u32, &Measured)> = reports
+            .iter()
+            .filter_map(|r| r.placements.iter().find(|m| m.placement == placement).map(|m| (r.rank, m)))
+            .collect();
+        if !measured.is_empty() && measured.len() == reports.len() {
+            result.placements.push(figures(case, ranks, placement, &measured, explain));
+        }
+    }
+    let damage: Vec<String> = reports.iter().flat_map(|r| r.placements.iter().flat_map(|m| damage(case, r.rank, m))).collect();
+    // the first cause, not the ranks that stopped because of it
+    let cause = reports
+        .iter()
+        .filter_map(|r| r.error.as_ref().map(|e| (r.rank, e)))
+        .min_by_key(|(rank, error)| (**error == RankError::Aborted, *rank));
+    if let Some((rank, error)) = cause {
+        stopped(&mut result, case, rank, error, ranks);
+    } else if !damage.is_empty() || result.placements.iter().any(|p| p.wrong.is_some_and(|w| w > 0)) {
+        result.outcome = Outcome::Fail;
+        result.kind = Some(FailKind::Data);
+        let wrong = result.placements.iter().filter_map(wrong_line);
+        result.message = wrong.chain(damage).collect::<Vec<_>>().join("\n");
+    }
+    result
+}
+
+/// Tells what the wrong elements of one rank's output are: (placement, rank, verdict).
+pub type Explain<'a> = dyn Fn(Placement, u32, &crate::backend::Verdict) -> String + 'a;
+
+fn figures(
+    case: &Case,
+    ranks: u32,
+    placement: Placement,
+    measured: &[(u32, &Measured)],
+    explain: &Explain<'_>,
+) -> PlacementResult {
+    let unit = case.primitive.unit();
+    let mean_us = measured.iter().map(|(_, m)| m.mean_us).sum::<f64>() / measured.len() as f64;
+    // a launch has ended when its last rank has
+    let launches = measured.iter().map(|(_, m)| m.iteration_us.len()).min().unwrap_or(0);
+    let slowest: Vec<f64> = (0..launches)
+        .map(|i| measured.iter().filter_map(|(_, m)| m.iteration_us.get(i)).fold(0.0f64, |a, &b| a.max(f64::from(b))))
+        .collect();
+    let algbw_gbs = measure::algbw_gbs(unit.algbw_bytes(&case.workload(ranks)), mean_us);
+    let checked = measured.iter().any(|(_, m)| m.output.is_some());
+    let wrong = measured.iter().filter_map(|(_, m)| m.output.as_ref()).map(|v| v.wrong).sum();
+    let first_wrong = measured.iter().find_map(|(rank, m)| {
+        let verdict = m.output.as_ref()?;
+        let first = verdict.first?;
+        Some(FirstWrong {
+            rank: *rank,
+            index: first.index,
+            expected: show(case.dtype, first.expected),
+            actual: show(case.dtype, first.actual),
+            explanation: explain(placement, *rank, verdict),
+        })
+    });
+    PlacementResult {
+        in_place: placement == Placement::InPlace,
+        mean_us,
+        time_us: measure::TimeStats::of(&slowest),
+        algbw_gbs,
+        busbw_gbs: algbw_gbs * unit.busbw_factor(ranks),
+        wrong: checked.then_some(wrong),
+        first_wrong,
+    }
+}
+
+fn place(in_place: bool) -> &'static str {
+    if in_place { "in-place" } else { "out-of-place" }
+}
+
+fn wrong_line(p: &PlacementResult) -> Option<String> {
+    let wrong = p.wrong.filter(|w| *w > 0)?;
+    let mut line = format!("{}: {wrong} wrong element{}", place(p.in_place), if wrong == 1 { "" } else { "s" });
+    if let Some(f) = &p.first_wrong {
+        line += &format!(", first on rank {} at index {}: expected {}, got {}", f.rank, f.index, f.expected, f.actual);
+        if !f.explanation.is_empty() {
+            line += &format!("; {}", f.explanation);
+        }
+    }
+    Some(line)
+}
+
+/// Damage beside the output: a send buffer, an untouched region or a guard zone that was written to.
+fn damage(case: &Case, rank: u32, m: &Measured) -> Vec<String> {
+    let mut lines = Vec::new();
+    let place = place(m.placement == Placement::InPlace);
+    if let Some(verdict) = m.input.as_ref().filter(|v| v.wrong > 0) {
+        let mut line = format!("{place}: {} elements that the call must leave alone changed on rank {rank}", verdict.wrong);
+        if let Some(first) = verdict.first {
+            let (was, is) = (show(case.dtype, first.expected), show(case.dtype, first.actual));
+            line += &format!(", first at index {}: was {was}, is {is}", first.index);
+        }
+        lines.push(line);
+    }
+    if let Some(GuardBreach { recv, offset }) = m.guard {
+        let buffer = if recv { "receive" } else { "send" };
+        let side = if offset < 0 { "before its start" } else { "past its end" };
+        lines.push(format!("{place}: rank {rank} wrote outside its {buffer} buffer, {side}: byte {offset} from its base"));
+    }
+    lines
+}
+
+/// A case that could not be carried through.
+fn stopped(result: &mut CaseResult, case: &Case, rank: u32, error: &RankError, ranks: u32) {
+    let (outcome, kind, message) = match error {
+        RankError::Unsupported(why) => (Outcome::Skip, None, why.clone()),
+        RankError::Memory { .. } => (Outcome::Skip, None, format!("does not fit in memory: {error}")),
+        RankError::Refused { .. } => match known::refusal(case, ranks) {
+            Some(why) => (Outcome::Skip, None, format!("refused by the library: {error}; {why}")),
+            None => (Outcome::Fail, Some(FailKind::Error), format!("rank {rank}: {error}")),
+        },
+        RankError::Broken { .. } | RankError::Aborted => {
+            (Outcome::Fail, Some(FailKind::Error), format!("rank {rank}: {error}"))
+        }
+    };
+    result.outcome = outcome;
+    result.kind = kind;
+    result.message = message;
+}

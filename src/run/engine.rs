@@ -1,0 +1,273 @@
+//! The engine: a plan and a backend in, events out. libtest-mimic drives the trials.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use chrono::Local;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use super::assemble::{assemble, frame};
+use super::event::{Consumer, Event};
+use super::launches::combine;
+use super::plan::RunPlan;
+use super::result::{Assertion, CaseResult, FailKind, Outcome, Summary};
+use crate::backend::{Backend, Environment, Placement, RankError, Unavailable, Verdict};
+use crate::case::Case;
+use crate::fleet::protocol::Request;
+use crate::fleet::team::Team;
+use crate::oracle::Plan;
+use crate::reference::Judge;
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Counts.
+    pub summary: Summary,
+    /// The backend was lost, and cases stayed unrun: why.
+    pub aborted: Option<String>,
+    /// Reports that could not be written to the end.
+    pub lost_reports: Vec<String>,
+}
+
+/// Runs the plan. `harness` is what libtest-mimic is told: where it prints, how it filters.
+pub fn run(
+    plan: RunPlan,
+    backend: Arc<dyn Backend>,
+    judge: Judge,
+    consumers: Vec<Box<dyn Consumer>>,
+    harness: &Arguments,
+) -> Ended {
+    let environment = backend.environment();
+    let mut hub = Hub { consumers, lost: Vec::new() };
+    hub.send(&Event::Started {
+        at: Local::now(),
+        command: plan.command.clone(),
+        seed: plan.seed,
+        environment: Box::new(environment.clone()),
+        cases: plan.cases.len(),
+    });
+    let started = Instant::now();
+    let launches = plan.repeat.max(1);
+    let cases = plan.cases.clone();
+    let session = Arc::new(Mutex::new(Session {
+        earlier: vec![Vec::new(); cases.len()],
+        plan,
+        backend,
+        environment,
+        judge,
+        hub,
+        team: None,
+        last: launches == 1,
+        epoch: 0,
+        summary: Summary::default(),
+        stop: None,
+        aborted: None,
+    }));
+    for launch in 1..=launches {
+        {
+            let mut session = lock(&session);
+            session.last = launch == launches;
+            session.team = None; // a fresh communicator for every launch
+        }
+        let trials = cases.iter().enumerate().map(|(index, case)| {
+            let session = session.clone();
+            Trial::ignorable_test(case.name(), move || lock(&session).trial(index))
+        });
+        libtest_mimic::run(harness, trials.collect());
+    }
+    let mut session = lock(&session);
+    session.team = None;
+    session.summary.duration_s = started.elapsed().as_secs_f64();
+    let summary = session.summary;
+    session.hub.send(&Event::Finished { at: Local::now(), summary });
+    Ended { summary, aborted: session.aborted.take(), lost_reports: std::mem::take(&mut session.hub.lost) }
+}
+
+/// A run that could not start: reports are told, so that their files say so.
+pub fn refuse(command: Vec<String>, reason: &str, consumers: Vec<Box<dyn Consumer>>) {
+    let mut hub = Hub { consumers, lost: Vec::new() };
+    hub.send(&Event::Started {
+        at: Local::now(),
+        command,
+        seed: 0,
+        environment: Box::default(),
+        cases: 0,
+    });
+    hub.send(&Event::Aborted { reason: reason.to_owned() });
+    hub.send(&Event::Finished { at: Local::now(), summary: Summary::default() });
+}
+
+fn lock(session: &Mutex<Session>) -> std::sync::MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Hands events to consumers, and parts with one that fails.
+struct Hub {
+    consumers: Vec<Box<dyn Consumer>>,
+    lost: Vec<String>,
+}
+
+impl Hub {
+    fn send(&mut self, event: &Event) {
+        self.consumers.retain_mut(|consumer| match consumer.take(event) {
+            Ok(()) => true,
+            Err(error) => {
+                self.lost.push(format!("{error:#}"));
+                false
+            }
+        });
+    }
+}
+
+/// The state that trials share.
+struct Session {
+    plan: RunPlan,
+    backend: Arc<dyn Backend>,
+    environment: Environment,
+    judge: Judge,
+    hub: Hub,
+    team: Option<Team>,
+    /// Results of earlier launches, by case.
+    earlier: Vec<Vec<CaseResult>>,
+    /// This is the last launch: results are final.
+    last: bool,
+    epoch: u64,
+    summary: Summary,
+    /// Why further cases are not run.
+    stop: Option<String>,
+    aborted: Option<String>,
+}
+
+impl Session {
+    fn trial(&mut self, index: usize) -> Result<Completion, Failed> {
+        let Some(case) = self.plan.cases.get(index).cloned() else {
+            return Err(Failed::from("no such case"));
+        };
+        self.hub.send(&Event::CaseStarted { case: case.clone() });
+        let start = Instant::now();
+        let mut result = self.run(&case);
+        result.duration_s = start.elapsed().as_secs_f64();
+        if !self.last {
+            if let Some(earlier) = self.earlier.get_mut(index) {
+                earlier.push(result);
+            }
+            return Ok(Completion::Completed);
+        }
+        let mut launches = self.earlier.get_mut(index).map(std::mem::take).unwrap_or_default();
+        launches.push(result);
+        let mut result = combine(launches);
+        self.judge(&case, &mut result);
+        self.summary.add(&result);
+        if result.outcome == Outcome::Fail && self.plan.fail_fast && self.stop.is_none() {
+            self.stop = Some(format!("not run: {} failed and --fail-fast is set", result.name));
+        }
+        let completion = match result.outcome {
+            Outcome::Pass => Ok(Completion::Completed),
+            Outcome::Skip => Ok(Completion::ignored_with(&result.message)),
+            Outcome::Fail => Err(Failed::from(&result.message)),
+        };
+        self.hub.send(&Event::CaseFinished { result: Box::new(result) });
+        completion
+    }
+
+    fn run(&mut self, case: &Case) -> CaseResult {
+        let ranks = self.environment.ranks;
+        let skip = |why: String| CaseResult { outcome: Outcome::Skip, message: why, ..frame(case, ranks) };
+        if let Some(why) = &self.stop {
+            return skip(why.clone());
+        }
+        if let Some(why) = case.primitive.unit().refuses(ranks) {
+            return skip(why);
+        }
+        if case.root() >= ranks {
+            return skip(format!("root {} does not exist among {ranks} ranks", case.root()));
+        }
+        if let Some(why) = self.too_large(case) {
+            return skip(why);
+        }
+        if let Err(error) = self.assure_team() {
+            let why = format!("not run: {error}");
+            self.hub.send(&Event::Aborted { reason: error.to_string() });
+            self.aborted = Some(error.to_string());
+            self.stop = Some(why.clone());
+            return skip(why);
+        }
+        self.epoch += 1;
+        let request = Request {
+            case: case.clone(),
+            ranks,
+            seed: self.plan.seed,
+            epoch: self.epoch,
+            warmup: self.plan.warmup,
+            iters: self.plan.iters,
+            check: self.plan.check,
+            tamper: self.plan.tamper,
+        };
+        let reports = match &self.team {
+            Some(team) => team.run(&request),
+            None => return skip("not run: there is no team".to_owned()),
+        };
+        match reports {
+            Ok(reports) => {
+                if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
+                    self.team = None; // what is left of the communicator cannot be trusted
+                }
+                assemble(case, ranks, &reports, &|placement, rank, verdict| explain(&request, placement, rank, verdict))
+            }
+            Err(error) => {
+                self.team = None;
+                let message = error.to_string();
+                CaseResult {
+                    outcome: Outcome::Fail,
+                    kind: Some(FailKind::Crash),
+                    message,
+                    ..frame(case, ranks)
+                }
+            }
+        }
+    }
+
+    /// Why the buffers cannot fit, where that can be told without trying.
+    fn too_large(&self, case: &Case) -> Option<String> {
+        let limit = self.backend.memory_per_rank()?;
+        let w = case.workload(self.environment.ranks);
+        let shape = case.primitive.unit().shape(&w);
+        let needed = shape.send.saturating_add(shape.recv).saturating_mul(case.dtype.size());
+        (needed > limit)
+            .then(|| format!("does not fit in memory: needs {needed} bytes on each rank, {limit} are free for it"))
+    }
+
+    fn assure_team(&mut self) -> Result<(), Unavailable> {
+        if self.team.is_none() {
+            self.team = Some(Team::start(self.backend.as_ref(), &self.plan.cases)?);
+        }
+        Ok(())
+    }
+
+    /// Asserts bandwidth, where the case passed so far and there is something to assert.
+    fn judge(&self, case: &Case, result: &mut CaseResult) {
+        if result.outcome != Outcome::Pass {
+            return;
+        }
+        let (judgement, failure) = self.judge.judge(&self.environment, case, result);
+        result.reference = judgement;
+        if let Some((kind, message)) = failure {
+            result.outcome = Outcome::Fail;
+            result.kind = Some(kind);
+            result.message = message;
+        } else if self.plan.require_reference && result.reference.status != Assertion::Asserted {
+            result.outcome = Outcome::Fail;
+            result.kind = Some(FailKind::Error);
+            result.message =
+                format!("no measured reference was asserted and --require-reference is set: {}", result.reference.note);
+        }
+    }
+}
+
+fn explain(request: &Request, placement: Placement, rank: u32, verdict: &Verdict) -> String {
+    let case = &request.case;
+    let epoch = 2 * request.epoch + u64::from(placement == Placement::InPlace);
+    let _plan = Plan::new(request.seed, case.primitive, case.op, case.dtype, request.ranks, epoch);
+    let _ = (rank, verdict);
+    String::new()
+}
