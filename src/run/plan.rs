@@ -61,11 +61,11 @@ pub struct Target {
 /// `--backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum BackendChoice {
-    /// NCCL where a GPU and a libnccl are found, else the host
+    /// NCCL where a GPU and a libnccl are found, else the host.
     Auto,
-    /// Threads of this machine, over shared memory
+    /// Threads of this machine, over shared memory.
     Host,
-    /// NCCL on GPUs
+    /// NCCL on GPUs.
     Nccl,
 }
 
@@ -87,11 +87,11 @@ pub struct Outputs {
 /// `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// One line per case
+    /// One line per case.
     Pretty,
-    /// One character per case
+    /// One character per case.
     Terse,
-    /// One JSON object per event
+    /// One JSON object per event.
     Json,
 }
 

@@ -79,7 +79,7 @@ pub enum NoSuite {
         known: String,
     },
     /// The file cannot be read.
-    #[error("cannot read suite {file}: {source}")]
+    #[error("cannot read suite {file}")]
     Io {
         /// Which.
         file: String,

@@ -70,15 +70,18 @@ fn parts(filter: &str) -> Vec<(&str, &str)> {
     parts
 }
 
-/// What may be meant by a part: itself if names contain it, its canonical spelling, else the nearest words.
+/// What may be meant by a part: a size under its own spelling, the part itself if names contain it, a dtype under its own
+/// name, else the nearest words.
 fn near(part: &str, words: &BTreeSet<String>) -> Vec<String> {
+    let known = |word: String| words.contains(&word).then_some(word);
+    if let Some(size) = part.parse::<Bytes>().ok().and_then(|size| known(size.to_string())) {
+        return vec![size];
+    }
     if words.iter().any(|word| word.contains(part)) {
         return vec![part.to_owned()];
     }
-    let dtype = part.parse::<DType>().map(|dtype| dtype.to_string());
-    let size = part.parse::<Bytes>().map(|size| size.to_string());
-    if let Some(word) = dtype.ok().or(size.ok()).filter(|word| words.contains(word)) {
-        return vec![word];
+    if let Some(dtype) = part.parse::<DType>().ok().and_then(|dtype| known(dtype.to_string())) {
+        return vec![dtype];
     }
     let part: Vec<char> = part.to_lowercase().chars().collect();
     if part.len() > LONGEST {
@@ -86,25 +89,40 @@ fn near(part: &str, words: &BTreeSet<String>) -> Vec<String> {
     }
     let allowed = (part.len() / 3).max(1);
     let scored = words.iter().map(|word| (distance(&part, &word.to_lowercase().chars().collect::<Vec<_>>()), word));
-    let mut scored: Vec<(usize, &String)> = scored.filter(|(distance, _)| *distance <= allowed).collect();
-    scored.sort();
-    scored.into_iter().take(MOST).map(|(_, word)| word.clone()).collect()
+    let scored: Vec<(usize, &String)> = scored.filter(|(distance, _)| *distance <= allowed).collect();
+    let best = scored.iter().map(|(distance, _)| *distance).min();
+    scored
+        .into_iter()
+        .filter(|(distance, _)| Some(*distance) == best)
+        .take(MOST)
+        .map(|(_, word)| word.clone())
+        .collect()
 }
 
-/// Insertions, deletions and replacements that make one of the other (Levenshtein).
+/// Insertions, deletions, replacements and swaps of neighbours that make one of the other (optimal string alignment).
 fn distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut next = vec![i + 1];
+    // rows of the table of distances between beginnings: the one above, and the one before that
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut last_a = None;
+    for (i, &x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
         let mut left = i + 1;
-        for (y, pair) in b.iter().zip(row.windows(2)) {
-            let [diagonal, above] = *pair else { break };
-            left = (left + 1).min(above + 1).min(diagonal + usize::from(x != y));
-            next.push(left);
+        let mut last_b = None;
+        for (j, (&y, pair)) in b.iter().zip(above.windows(2)).enumerate() {
+            let [diagonal, up] = *pair else { break };
+            left = (left + 1).min(up + 1).min(diagonal + usize::from(x != y));
+            if last_a == Some(y) && last_b == Some(x) {
+                let swapped = j.checked_sub(1).and_then(|j| before.get(j)).map_or(usize::MAX, |d| d + 1);
+                left = left.min(swapped);
+            }
+            row.push(left);
+            last_b = Some(y);
         }
-        row = next;
+        before = std::mem::replace(&mut above, row);
+        last_a = Some(x);
     }
-    row.last().copied().unwrap_or(0)
+    above.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -144,7 +162,8 @@ mod tests {
     #[test]
     fn distance_counts_single_changes() {
         let chars = |text: &str| text.chars().collect::<Vec<_>>();
-        for (a, b, d) in [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("half", "hlaf", 2)] {
+        for (a, b, d) in [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("half", "hlaf", 1), ("ca", "abc", 3)]
+        {
             assert_eq!(distance(&chars(a), &chars(b)), d, "{a} {b}");
         }
     }
