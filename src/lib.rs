@@ -2,6 +2,7 @@
 
 pub mod backend;
 pub mod case;
+pub mod cli;
 pub mod fleet;
 pub mod kernels;
 pub mod measure;

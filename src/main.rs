@@ -1,3 +1,7 @@
 //! collcheck: parse, run, exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    collcheck::cli::main(std::env::args_os()).into()
+}

@@ -1,4 +1,5 @@
 //! The one engine: plan -> events.
 
 pub mod event;
+pub mod plan;
 pub mod result;

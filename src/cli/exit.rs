@@ -1,0 +1,46 @@
+//! Exit codes, the same for every command.
+
+use std::process::ExitCode;
+
+use crate::backend::Unavailable;
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Every selected case passed, or the command did what it was asked for.
+    Passed = 0,
+    /// Bad usage or input.
+    Usage = 2,
+    /// This machine cannot run it: no such backend, too few GPUs.
+    Unable = 3,
+    /// At least one case failed; the code that `cargo test` has.
+    Failed = 101,
+    /// Interrupted, as the shell counts SIGINT.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// The code for an error that ended a command before it had results.
+    pub fn of(error: &anyhow::Error) -> Exit {
+        if error.chain().any(|cause| cause.is::<Unavailable>()) { Exit::Unable } else { Exit::Usage }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_cannot_is_told_from_a_bad_input_however_deep_the_cause() {
+        let unable = anyhow::Error::new(Unavailable("no GPU".into())).context("cannot start");
+        assert_eq!(Exit::of(&unable), Exit::Unable);
+        assert_eq!(Exit::of(&anyhow::anyhow!("no such file")), Exit::Usage);
+    }
+}

@@ -1,0 +1,64 @@
+//! The command line: arguments in, exit code out. One module a command.
+
+mod args;
+mod exit;
+mod list;
+mod run;
+mod usage;
+mod values;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+pub use args::{Cli, Command, command};
+pub use exit::Exit;
+
+/// Runs one command line, its first word being the program, and says on standard error why it ends early.
+pub fn main<I>(args: I) -> Exit
+where
+    I: IntoIterator,
+    I::Item: Into<OsString>,
+{
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let cli = match args::parse(&args) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error, &args),
+    };
+    dispatch(cli.command, &args).unwrap_or_else(|error| {
+        say(&format!("error: {error:#}"));
+        Exit::of(&error)
+    })
+}
+
+/// One arm a command.
+fn dispatch(command: Command, args: &[OsString]) -> anyhow::Result<Exit> {
+    match command {
+        Command::Run(run) => run::main(*run, args),
+        Command::List(selection) => list::print(&run::select(selection)?.1),
+    }
+}
+
+/// Prints what clap has to say: help and version as they are, an error on one line.
+fn refuse(error: &clap::Error, args: &[OsString]) -> Exit {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // a reader that has seen enough is no error
+            let _ = error.print();
+            Exit::Passed
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            Exit::Usage
+        }
+        _ => {
+            say(&usage::one_line(error, args));
+            Exit::Usage
+        }
+    }
+}
+
+/// A line on standard error. Where even that is gone, the exit code is left.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

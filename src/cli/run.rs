@@ -1,0 +1,117 @@
+//! `collcheck run`: from arguments to a [`Run`], which holds everything that the engine needs.
+
+use anyhow::{bail, ensure};
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::args::{LayoutChoice, MeasureArgs, OutputArgs, RunArgs, SelectionArgs, TargetArgs};
+use super::exit::Exit;
+use super::values::Choice;
+use super::{list, values};
+use crate::backend::Unavailable;
+use crate::case::Case;
+use crate::run::plan::{BackendChoice, Destination, Format, Outputs, Run, RunPlan, Target};
+use crate::suite::{Selection, Settings, SizeOverride, Suite};
+
+/// Runs the command. Everything that can be wrong about its arguments is said before anything starts.
+pub fn main(args: RunArgs, command: &[OsString]) -> anyhow::Result<Exit> {
+    let only_list = args.list;
+    let run = prepare(args, command)?;
+    if only_list { list::print(&run.plan.cases) } else { execute(run) }
+}
+
+/// Hands the run to the engine.
+fn execute(run: Run) -> anyhow::Result<Exit> {
+    Err(Unavailable(format!("no engine to run {} cases with", run.plan.cases.len())).into())
+}
+
+/// Turns arguments into plain data.
+pub fn prepare(args: RunArgs, command: &[OsString]) -> anyhow::Result<Run> {
+    let (suite, cases) = select(args.selection)?;
+    Ok(Run {
+        command: command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+        plan: plan(args.measure, suite.settings, cases)?,
+        target: target(args.target)?,
+        outputs: outputs(args.outputs)?,
+    })
+}
+
+/// The suite asked for, and the selected cases.
+pub fn select(args: SelectionArgs) -> anyhow::Result<(Suite, Vec<Case>)> {
+    let suite = Suite::find(&args.suite)?;
+    let selection = Selection {
+        filters: args.filters,
+        exact: args.exact,
+        skip: args.skip,
+        primitives: Choice::list(&args.primitive),
+        ops: Choice::list(&args.op).into_iter().map(|values::OpChoice(op)| op).collect(),
+        dtypes: Choice::list(&args.dtype),
+        sizes: SizeOverride { min: args.min_bytes, max: args.max_bytes, factor: args.step_factor },
+    };
+    let cases = selection.apply(&suite)?;
+    Ok((suite, cases))
+}
+
+fn plan(args: MeasureArgs, suite: Settings, cases: Vec<Case>) -> anyhow::Result<RunPlan> {
+    let check = suite.check && !args.no_check;
+    ensure!(check || args.tamper.is_none(), "--tamper needs checks, and they are off");
+    for file in &args.reference {
+        ensure!(file.is_file(), "--reference {}: there is no such file", file.display());
+    }
+    Ok(RunPlan {
+        cases,
+        iters: args.iters.unwrap_or(suite.iters),
+        warmup: args.warmup.unwrap_or(suite.warmup),
+        check,
+        seed: args.seed.resolve(),
+        repeat: args.repeat,
+        fail_fast: args.fail_fast,
+        tamper: args.tamper,
+        references: args.reference,
+        require_reference: args.require_reference,
+    })
+}
+
+fn target(args: TargetArgs) -> anyhow::Result<Target> {
+    match args.layout {
+        LayoutChoice::Threads => {}
+        LayoutChoice::Processes => bail!("--layout processes is not available in this version; --layout threads is"),
+    }
+    if let Some(file) = args.nccl.as_ref().filter(|_| args.backend != BackendChoice::Host) {
+        ensure!(file.is_file(), "--nccl {}: there is no such file", file.display());
+    }
+    Ok(Target {
+        backend: args.backend,
+        ranks: args.ranks,
+        ranks_per_gpu: args.ranks_per_gpu,
+        ranks_per_thread: args.ranks_per_thread,
+        nccl: args.nccl,
+    })
+}
+
+/// Where results go; an hour of results must not be lost to a misspelt folder.
+fn outputs(args: OutputArgs) -> anyhow::Result<Outputs> {
+    let table = match &args.table {
+        Some(Destination::File(file)) => Some(file),
+        Some(Destination::Stdout) | None => None,
+    };
+    let files = [
+        ("--junit", args.junit.as_ref()),
+        ("--json", args.json.as_ref()),
+        ("--csv", args.csv.as_ref()),
+        ("--table", table),
+    ];
+    let files: Vec<(&str, &Path)> = files.into_iter().filter_map(|(o, file)| Some((o, file?.as_path()))).collect();
+    for (i, (option, file)) in files.iter().enumerate() {
+        ensure!(!file.is_dir(), "{option} {} is a folder, expected a file", file.display());
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        ensure!(folder.is_dir(), "{option} {}: there is no folder {}", file.display(), folder.display());
+        if let Some((other, _)) = files.iter().take(i).find(|(_, earlier)| earlier == file) {
+            bail!("{other} and {option} both write {}", file.display());
+        }
+    }
+    if args.table == Some(Destination::Stdout) && args.format == Format::Json {
+        bail!("--format json and --table - both write to standard output");
+    }
+    Ok(Outputs { format: args.format, junit: args.junit, json: args.json, csv: args.csv, table: args.table })
+}

@@ -1,0 +1,105 @@
+//! What to run, where, and where results go: plain data, made by the command line and read by the engine.
+
+use std::path::PathBuf;
+
+use crate::case::Case;
+use crate::fleet::protocol::Tamper;
+
+/// Everything about one `collcheck run`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// The command line, for reports.
+    pub command: Vec<String>,
+    /// What to run.
+    pub plan: RunPlan,
+    /// Where to run it.
+    pub target: Target,
+    /// Where results go.
+    pub outputs: Outputs,
+}
+
+/// The cases, and how each runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunPlan {
+    /// In the order in which they run, each once; never empty.
+    pub cases: Vec<Case>,
+    /// Timed launches per placement, at least 1.
+    pub iters: u32,
+    /// Untimed launches before them.
+    pub warmup: u32,
+    /// Whether results are checked.
+    pub check: bool,
+    /// The seed of inputs.
+    pub seed: u64,
+    /// Fresh launches of the whole plan, at least 1.
+    pub repeat: u32,
+    /// Whether the first failed case ends the run.
+    pub fail_fast: bool,
+    /// A deliberate error in every case's output.
+    pub tamper: Option<Tamper>,
+    /// Files with reference ranges; later ones win.
+    pub references: Vec<PathBuf>,
+    /// Whether a case without a reference fails.
+    pub require_reference: bool,
+}
+
+/// Where ranks run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The backend asked for.
+    pub backend: BackendChoice,
+    /// Ranks of the communicator; `None` leaves it to the backend.
+    pub ranks: Option<u32>,
+    /// Ranks that share one GPU, at least 1.
+    pub ranks_per_gpu: u32,
+    /// Ranks that one thread drives, at least 1.
+    pub ranks_per_thread: u32,
+    /// The libnccl to load, where one is named.
+    pub nccl: Option<PathBuf>,
+}
+
+/// `--backend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum BackendChoice {
+    /// NCCL where a GPU and a libnccl are found, else the host.
+    Auto,
+    /// Threads of this machine, over shared memory.
+    Host,
+    /// NCCL on GPUs.
+    Nccl,
+}
+
+/// Where results go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outputs {
+    /// What the terminal shows.
+    pub format: Format,
+    /// JUnit XML.
+    pub junit: Option<PathBuf>,
+    /// `collcheck.results/1`.
+    pub json: Option<PathBuf>,
+    /// One line per placement.
+    pub csv: Option<PathBuf>,
+    /// nccl-tests' table.
+    pub table: Option<Destination>,
+}
+
+/// `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One line per case.
+    Pretty,
+    /// One character per case.
+    Terse,
+    /// One JSON object per event.
+    Json,
+}
+
+/// A file or the standard output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// Written `-`.
+    Stdout,
+    /// A file.
+    File(PathBuf),
+}
