@@ -1,1 +1,274 @@
-//! backend/nccl
+//! The NCCL backend: ranks on this machine's GPUs, in one process.
+//!
+//! ```text
+//! mod        NcclBackend: which GPUs, which library, opening a communicator
+//! search     where libnccl.so.2 is looked for
+//! library    one loaded NCCL    api  its C interface    version
+//! driver     the CUDA driver    device  a GPU and its kernels    buffer  memory between guard zones
+//! program    what a case makes ranks call    communicator    checker  what check kernels find
+//! station    one thread's ranks    lane  one rank
+//! ```
+//!
+//! Needed on the machine: the CUDA driver (525 or newer) and NCCL (2.19 or newer). No toolkit.
+
+mod api;
+mod buffer;
+mod checker;
+mod communicator;
+mod device;
+mod driver;
+mod environment;
+mod lane;
+mod library;
+mod program;
+mod search;
+mod station;
+mod version;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use self::communicator::Communicator;
+use self::device::Device;
+use self::lane::Lane;
+use self::station::NcclStation;
+use super::{Backend, Environment, RankError, Station, Unavailable};
+use crate::case::Case;
+
+pub use self::library::Library;
+pub use self::search::{NotFound, Places};
+pub use self::version::Version;
+
+/// What is asked of the backend.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The library; searched for where it is not given.
+    pub nccl: Option<PathBuf>,
+    /// Ranks of the communicator; as many as the GPUs take where it is not given.
+    pub ranks: Option<u32>,
+    /// Ranks that share one GPU.
+    pub ranks_per_gpu: u32,
+    /// Ranks that one thread drives, by group calls.
+    pub ranks_per_thread: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { nccl: None, ranks: None, ranks_per_gpu: 1, ranks_per_thread: 1 }
+    }
+}
+
+/// Why the backend cannot be used as asked. Exit code 3.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Unusable {
+    /// No driver, no GPU or no library.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// There are GPUs, but not as many as were asked for: another backend is no substitute.
+    #[error("{ranks} ranks need {needed} GPUs, {visible} are visible")]
+    TooFewGpus {
+        /// Ranks asked for.
+        ranks: u32,
+        /// GPUs that they need.
+        needed: u32,
+        /// GPUs that are visible.
+        visible: u32,
+    },
+}
+
+impl From<Unusable> for Unavailable {
+    fn from(why: Unusable) -> Unavailable {
+        match why {
+            Unusable::Unavailable(unavailable) => unavailable,
+            few => Unavailable(few.to_string()),
+        }
+    }
+}
+
+/// Ranks on this machine's GPUs.
+pub struct NcclBackend {
+    library: Arc<Library>,
+    /// One for each rank; ranks that share a GPU share the device.
+    devices: Vec<Arc<Device>>,
+    ranks_per_gpu: u32,
+    ranks_per_thread: u32,
+    environment: Environment,
+}
+
+impl NcclBackend {
+    /// Finds driver, GPUs and library. Call it before other threads start: it may set variables that NCCL reads.
+    pub fn new(options: Options) -> Result<NcclBackend, Unusable> {
+        let unavailable = |why: String| Unavailable(why);
+        let Options { nccl, ranks, ranks_per_gpu, ranks_per_thread } = options;
+        let cuda = driver::start().map_err(unavailable)?;
+        let visible = cuda.count().map_err(|e| Unavailable(format!("no GPU is visible: {e}")))?;
+        let ranks = rank_count(ranks, visible, ranks_per_gpu, ranks_per_thread)?;
+        let ceiling = max_ctas(ranks_per_gpu).map_err(unavailable)?;
+
+        if ranks_per_gpu > 1 {
+            share_gpus(ceiling);
+        }
+        let library = Places::of_process(nccl).find(Library::open).map_err(|e| Unavailable(e.to_string()))?;
+        if ranks_per_gpu > 1 {
+            let what = format!("--ranks-per-gpu {ranks_per_gpu}");
+            library.require(&what, Version::SHARED_GPU).map_err(|e| Unavailable(e.to_string()))?;
+        }
+
+        let gpus = (0..ranks.div_ceil(ranks_per_gpu))
+            .map(|ordinal| Device::open(cuda, ordinal).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| Unavailable(format!("a GPU cannot be used: {e}")))?;
+        let devices: Vec<Arc<Device>> =
+            gpus.iter().flat_map(|gpu| (0..ranks_per_gpu).map(|_| Arc::clone(gpu))).take(ranks as usize).collect();
+
+        let environment = Environment {
+            backend: "nccl".to_owned(),
+            ranks,
+            nodes: 1,
+            ranks_per_gpu,
+            device: devices.first().map(|device| device.name.clone()).unwrap_or_default(),
+            devices: devices.iter().map(|device| format!("{} {}", device.ordinal, device.bus)).collect(),
+            link: device::link(&devices),
+            nccl_version: library.version.to_string(),
+            nccl_path: library.path.display().to_string(),
+            cuda_driver: environment::cuda_version(cuda.version),
+            driver: environment::driver(),
+            host: environment::host(),
+            os: environment::os(),
+            variables: environment::variables(std::env::vars_os()),
+        };
+        Ok(NcclBackend { library: Arc::new(library), devices, ranks_per_gpu, ranks_per_thread, environment })
+    }
+
+    /// The file that NCCL was loaded from.
+    pub fn library_path(&self) -> &Path {
+        &self.library.path
+    }
+}
+
+impl Backend for NcclBackend {
+    fn environment(&self) -> Environment {
+        self.environment.clone()
+    }
+
+    fn memory_per_rank(&self) -> Option<u64> {
+        self.devices.iter().map(|device| lane::budget(device.free, self.ranks_per_gpu)).min()
+    }
+
+    fn open(&self, cases: &[Case]) -> Result<Vec<Box<dyn Station>>, Unavailable> {
+        let failed = |e: RankError| Unavailable(format!("NCCL cannot start: {e}"));
+        let kernels = |e| Unavailable(format!("the check kernels cannot be loaded: {e}"));
+        let ranks = self.devices.len() as u32;
+
+        // Kernels come first: once collectives run, loading might wait for them.
+        let mut loaded: Vec<Arc<device::Kernels>> = Vec::new();
+        for (rank, device) in self.devices.iter().enumerate() {
+            let shared = loaded.last().filter(|_| rank % self.ranks_per_gpu as usize != 0).cloned();
+            loaded.push(match shared {
+                Some(shared) => shared,
+                None => device.kernels(cases, ranks).map_err(kernels)?,
+            });
+        }
+
+        let communicators = Communicator::all(&self.library, &self.devices).map_err(failed)?;
+        let mut lanes = Vec::new();
+        for (rank, communicator) in communicators.into_iter().enumerate() {
+            let (Some(device), Some(kernels)) = (self.devices.get(rank), loaded.get(rank)) else { continue };
+            let lane = Lane::new(rank as u32, Arc::clone(device), Arc::clone(kernels), communicator);
+            lanes.push(lane.map_err(|e| failed(e.into()))?);
+        }
+
+        let lost = Arc::new(AtomicBool::new(false));
+        let mut stations: Vec<Box<dyn Station>> = Vec::new();
+        let mut lanes = lanes.into_iter().peekable();
+        while lanes.peek().is_some() {
+            let own = lanes.by_ref().take(self.ranks_per_thread as usize).collect();
+            stations.push(Box::new(NcclStation::new(Arc::clone(&self.library), ranks, own, Arc::clone(&lost))));
+        }
+        Ok(stations)
+    }
+}
+
+/// The ranks to run, if the visible GPUs take them.
+fn rank_count(asked: Option<u32>, visible: u32, per_gpu: u32, per_thread: u32) -> Result<u32, Unusable> {
+    let unavailable = |why: &str| Unusable::Unavailable(Unavailable(why.to_owned()));
+    if per_gpu == 0 || per_thread == 0 || asked == Some(0) {
+        return Err(unavailable("ranks, ranks per GPU and ranks per thread must be at least 1"));
+    }
+    if visible == 0 {
+        return Err(unavailable("no GPU is visible to the CUDA driver"));
+    }
+    let ranks = asked.unwrap_or(visible.saturating_mul(per_gpu));
+    let needed = ranks.div_ceil(per_gpu);
+    if needed > visible { Err(Unusable::TooFewGpus { ranks, needed, visible }) } else { Ok(ranks) }
+}
+
+/// The most CTAs a rank may use where several share a GPU, `None` for no limit.
+///
+/// The kernels of all ranks must be resident at once, or they wait for each other forever. Measured on one H200 with NCCL
+/// 2.30.7 and 2.32.3: 2 ranks run without a limit, 4 with 8 CTAs each, 8 with 2; 8 with 4, and 16 with 2, hang.
+fn max_ctas(ranks_per_gpu: u32) -> Result<Option<u32>, String> {
+    match ranks_per_gpu {
+        0..=2 => Ok(None),
+        3..=4 => Ok(Some(8)),
+        5..=8 => Ok(Some(2)),
+        more => Err(format!("{more} ranks do not run on one GPU: beyond 8 their kernels are not resident together")),
+    }
+}
+
+/// Lets NCCL put several ranks on one GPU. Variables that the user has set stay as they are.
+fn share_gpus(max_ctas: Option<u32>) {
+    let limit = max_ctas.map(|ctas| ("NCCL_MAX_CTAS", ctas.to_string()));
+    for (name, value) in [Some(("NCCL_MULTI_RANK_GPU_ENABLE", "1".to_owned())), limit].into_iter().flatten() {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: the backend is made before other threads start, as `NcclBackend::new` asks for, and NCCL, which
+            // reads these once, is loaded only afterwards.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_default_to_what_the_gpus_take() {
+        assert_eq!(rank_count(None, 8, 1, 1).ok(), Some(8));
+        assert_eq!(rank_count(None, 2, 4, 1).ok(), Some(8));
+        assert_eq!(rank_count(Some(3), 8, 1, 1).ok(), Some(3));
+        assert_eq!(rank_count(Some(3), 2, 2, 1).ok(), Some(3));
+    }
+
+    #[test]
+    fn too_few_gpus_is_an_error_of_its_own_with_all_three_numbers() {
+        let error = rank_count(Some(5), 2, 2, 1).unwrap_err();
+        assert!(matches!(error, Unusable::TooFewGpus { ranks: 5, needed: 3, visible: 2 }));
+        assert_eq!(Unavailable::from(error).to_string(), "5 ranks need 3 GPUs, 2 are visible");
+        for (ranks, visible, per_gpu, per_thread) in
+            [(None, 0, 1, 1), (Some(0), 1, 1, 1), (None, 1, 0, 1), (None, 1, 1, 0)]
+        {
+            assert!(matches!(rank_count(ranks, visible, per_gpu, per_thread), Err(Unusable::Unavailable(_))));
+        }
+    }
+
+    #[test]
+    fn the_cta_limit_is_what_was_seen_to_run() {
+        assert_eq!(max_ctas(1), Ok(None));
+        assert_eq!(max_ctas(2), Ok(None));
+        assert_eq!(max_ctas(4), Ok(Some(8)));
+        assert_eq!(max_ctas(8), Ok(Some(2)));
+        assert!(max_ctas(16).is_err());
+    }
+
+    #[test]
+    fn without_a_driver_the_backend_is_unavailable_and_names_libcuda() {
+        if driver::start().is_ok() {
+            eprintln!("not run: this machine has a CUDA driver");
+            return;
+        }
+        let why = NcclBackend::new(Options::default()).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains("libcuda"), "{why}");
+    }
+}

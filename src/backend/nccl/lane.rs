@@ -1,0 +1,190 @@
+//! One rank: its GPU, stream, communicator, buffers, checker and time marks.
+
+use std::sync::Arc;
+
+use super::buffer::{self, Buffer};
+use super::checker::Checker;
+use super::communicator::Communicator;
+use super::device::{Device, Kernels};
+use super::driver::{self, CudaError, Event, Stream};
+use super::program::Site;
+use crate::backend::{self, GUARD, GuardBreach, RankError, Region};
+use crate::case::DType;
+
+/// Events made ahead, so that timed loops of the usual length make none.
+const EVENTS: usize = 64;
+
+/// One rank.
+pub struct Lane {
+    /// Its number.
+    pub rank: u32,
+    /// Its GPU.
+    pub device: Arc<Device>,
+    /// That GPU's kernels.
+    pub kernels: Arc<Kernels>,
+    /// All its work is queued here.
+    pub stream: Stream,
+    /// Its communicator.
+    pub communicator: Communicator,
+    /// What its checks find.
+    pub checker: Checker,
+    send: Buffer,
+    recv: Buffer,
+    events: Vec<Event>,
+    marks: usize,
+}
+
+impl Lane {
+    /// Makes all but the buffers.
+    pub fn new(
+        rank: u32,
+        device: Arc<Device>,
+        kernels: Arc<Kernels>,
+        communicator: Communicator,
+    ) -> Result<Lane, CudaError> {
+        device.context.activate()?;
+        let stream = Stream::new()?;
+        let checker = Checker::new(&stream)?;
+        let events = (0..EVENTS).map(|_| Event::new()).collect::<Result<_, _>>()?;
+        let (send, recv) = (Buffer::default(), Buffer::default());
+        Ok(Lane { rank, device, kernels, stream, communicator, checker, send, recv, events, marks: 0 })
+    }
+
+    /// One of the buffers.
+    pub fn buffer(&self, which: backend::Buffer) -> &Buffer {
+        match which {
+            backend::Buffer::Send => &self.send,
+            backend::Buffer::Recv => &self.recv,
+        }
+    }
+
+    /// Where a program finds the buffers.
+    pub fn site(&self) -> Site {
+        Site { rank: self.rank, send: self.send.base(), recv: self.recv.base() }
+    }
+
+    /// Grows the buffers where they are too small, and writes their guard zones.
+    pub fn prepare(&mut self, send: u64, recv: u64) -> Result<(), RankError> {
+        self.checker.forget();
+        let grown = self.send.grow(send).and_then(|()| self.recv.grow(recv));
+        match grown {
+            Err(e) if e.out_of_memory() => self.fit(send, recv)?,
+            grown => grown?,
+        }
+        self.send.guard(send, &self.stream)?;
+        self.recv.guard(recv, &self.stream)?;
+        Ok(())
+    }
+
+    /// A second try with nothing kept: one buffer may still be as large as an earlier case needed it.
+    fn fit(&mut self, send: u64, recv: u64) -> Result<(), RankError> {
+        self.send.clear();
+        self.recv.clear();
+        let available = driver::free_memory()?;
+        let grown = self.send.grow(send).and_then(|()| self.recv.grow(recv));
+        match grown {
+            Err(e) if e.out_of_memory() => {
+                self.send.clear();
+                self.recv.clear();
+                let needed = buffer::allocation(send).saturating_add(buffer::allocation(recv));
+                Err(RankError::Memory { rank: self.rank, needed, available })
+            }
+            grown => Ok(grown?),
+        }
+    }
+
+    /// The address of a region, or why it is not the buffer's.
+    pub fn address(&self, call: &str, region: &Region<'_>) -> Result<u64, RankError> {
+        let size = region.plan.dtype().size();
+        self.buffer(region.buffer)
+            .stretch(region.start, region.len, size)
+            .ok_or_else(|| outside(call, region.start, region.len, size, self.buffer(region.buffer)))
+    }
+
+    /// Waits, and says where a guard zone was written to first.
+    pub fn guards(&mut self, send: u64, recv: u64) -> Result<Option<GuardBreach>, RankError> {
+        for (buffer, bytes) in [(&self.send, send), (&self.recv, recv)] {
+            if bytes > buffer.capacity() {
+                return Err(outside("guards", 0, bytes, 1, buffer));
+            }
+        }
+        let buffers = [(&self.send, send), (&self.recv, recv)];
+        Ok(self.checker.guards(buffers, &self.device, &self.kernels, &self.stream)?)
+    }
+
+    /// Flips bits of one element, behind everything queued so far.
+    pub fn tamper(&mut self, which: backend::Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
+        let buffer = self.buffer(which);
+        let size = dtype.size();
+        let address = buffer.stretch(index, 1, size).ok_or_else(|| outside("tamper", index, 1, size, buffer))?;
+        let mut bytes = [0u8; 8];
+        let element = &mut bytes[..size as usize];
+        // SAFETY: the element lies in the buffer.
+        unsafe { self.stream.read(element, address)? };
+        element.iter_mut().zip(xor.to_le_bytes()).for_each(|(byte, flip)| *byte ^= flip);
+        // SAFETY: as above.
+        unsafe { self.stream.write(address, element)? };
+        Ok(())
+    }
+
+    /// Queues a time mark.
+    pub fn mark(&mut self) -> Result<(), CudaError> {
+        if self.marks == self.events.len() {
+            self.events.push(Event::new()?);
+        }
+        if let Some(event) = self.events.get(self.marks) {
+            event.record(&self.stream)?;
+            self.marks += 1;
+        }
+        Ok(())
+    }
+
+    /// Microseconds between marks, which are forgotten. The stream must be idle.
+    pub fn intervals(&mut self) -> Result<Vec<f32>, CudaError> {
+        let marks = std::mem::take(&mut self.marks);
+        let recorded = self.events.get(..marks).unwrap_or_default();
+        recorded.windows(2).map(|pair| pair[1].microseconds_since(&pair[0])).collect()
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // What is dropped next is freed on the current context. An error means that the context, and all in it, is lost.
+        let _ = self.device.context.activate();
+    }
+}
+
+/// What a stretch that does not lie in its buffer is answered with.
+pub fn outside(call: &str, start: u64, len: u64, size: u64, buffer: &Buffer) -> RankError {
+    RankError::Refused {
+        call: call.to_owned(),
+        code: "out of range".to_owned(),
+        message: format!(
+            "elements {start}..{} of {size} bytes, the buffer has {} bytes",
+            start.saturating_add(len),
+            buffer.capacity()
+        ),
+    }
+}
+
+/// Bytes that one rank's buffers may take together on a GPU with `free` bytes and `sharing` ranks.
+///
+/// The reserve is for NCCL's own buffers, which grow with channels and peers, and for the driver.
+pub fn budget(free: u64, sharing: u32) -> u64 {
+    const RESERVE: u64 = 2 << 30;
+    let guards = 2 * (2 * GUARD);
+    (free.saturating_sub(RESERVE).max(free / 2) / u64::from(sharing.max(1))).saturating_sub(guards)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_keeps_a_reserve_and_is_shared() {
+        assert_eq!(budget(100 << 30, 1), (98 << 30) - 4 * GUARD);
+        assert_eq!(budget(100 << 30, 2), (49 << 30) - 4 * GUARD);
+        assert_eq!(budget(2 << 30, 1), (1 << 30) - 4 * GUARD);
+        assert_eq!(budget(0, 1), 0);
+    }
+}

@@ -1,0 +1,233 @@
+//! What a case makes the ranks of one thread call: phases of steps, ready to be issued.
+//!
+//! Compiled once for each case and placement, so that a launch is a walk over finished arguments. Pure data movement that
+//! NCCL has no collective for is derived from [`Unit::expected`](crate::case::primitive::Unit::expected): who sends what
+//! to whom is written nowhere else.
+
+use crate::backend::Placement;
+use crate::case::primitive::{InPlace, Source, Unit};
+use crate::case::{Primitive, Workload};
+
+/// One call on one lane. Addresses are the device's; counts are elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Step {
+    AllReduce {
+        send: u64,
+        recv: u64,
+        count: usize,
+    },
+    Broadcast {
+        send: u64,
+        recv: u64,
+        count: usize,
+        root: i32,
+    },
+    Reduce {
+        send: u64,
+        recv: u64,
+        count: usize,
+        root: i32,
+    },
+    AllGather {
+        send: u64,
+        recv: u64,
+        count: usize,
+    },
+    ReduceScatter {
+        send: u64,
+        recv: u64,
+        count: usize,
+    },
+    Alltoall {
+        send: u64,
+        recv: u64,
+        count: usize,
+    },
+    Gather {
+        send: u64,
+        recv: u64,
+        count: usize,
+        root: i32,
+    },
+    Scatter {
+        send: u64,
+        recv: u64,
+        count: usize,
+        root: i32,
+    },
+    Send {
+        from: u64,
+        count: usize,
+        peer: i32,
+    },
+    Recv {
+        to: u64,
+        count: usize,
+        peer: i32,
+    },
+    /// A copy within the device; `bytes` long.
+    Copy {
+        from: u64,
+        to: u64,
+        bytes: usize,
+    },
+}
+
+/// Which of the younger collectives the library has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Native {
+    pub alltoall: bool,
+    pub gather: bool,
+    pub scatter: bool,
+}
+
+/// A lane as a program sees it: its rank, and the first bytes of its buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Site {
+    pub rank: u32,
+    pub send: u64,
+    pub recv: u64,
+}
+
+/// Steps that may be in flight together. Each phase starts where the one before it has been queued.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Phase {
+    /// Steps with their lanes.
+    pub steps: Vec<(usize, Step)>,
+    /// Whether they must be one group: several NCCL calls of one thread that wait for each other.
+    pub grouped: bool,
+}
+
+/// Bytes that a placement needs of each buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Extent {
+    pub send: u64,
+    pub recv: u64,
+}
+
+/// What the buffers must hold for `rank`; `None` where the primitive has no such placement.
+pub fn extent(unit: &dyn Unit, w: &Workload, placement: Placement, rank: u32) -> Option<Extent> {
+    let shape = unit.shape(w);
+    let size = w.dtype.size();
+    Some(match placement {
+        Placement::OutOfPlace => Extent { send: shape.send * size, recv: shape.recv * size },
+        Placement::InPlace => {
+            let place = unit.in_place(w, rank)?;
+            Extent { send: 0, recv: (place.send + shape.send).max(place.recv + shape.recv) * size }
+        }
+    })
+}
+
+/// The phases of all lanes; `None` where the primitive has no such placement.
+pub fn compile(
+    primitive: Primitive,
+    w: &Workload,
+    placement: Placement,
+    native: Native,
+    sites: &[Site],
+) -> Option<Vec<Phase>> {
+    let mut phases: Vec<Phase> = Vec::new();
+    for (lane, site) in sites.iter().enumerate() {
+        for (index, steps) in of_rank(primitive, w, placement, native, site)?.into_iter().enumerate() {
+            if phases.len() <= index {
+                phases.resize_with(index + 1, Phase::default);
+            }
+            phases[index].steps.extend(steps.into_iter().map(|step| (lane, step)));
+        }
+    }
+    phases.retain(|phase| !phase.steps.is_empty());
+    for phase in &mut phases {
+        let calls = phase.steps.iter().filter(|(_, step)| !matches!(step, Step::Copy { .. })).count();
+        phase.grouped = calls > 1;
+    }
+    Some(phases)
+}
+
+/// One rank's steps, phase by phase.
+fn of_rank(
+    primitive: Primitive,
+    w: &Workload,
+    placement: Placement,
+    native: Native,
+    site: &Site,
+) -> Option<Vec<Vec<Step>>> {
+    let unit = primitive.unit();
+    let size = w.dtype.size();
+    let (send, recv) = match placement {
+        Placement::OutOfPlace => (site.send, site.recv),
+        Placement::InPlace => {
+            let InPlace { send, recv } = unit.in_place(w, site.rank)?;
+            (site.recv + send * size, site.recv + recv * size)
+        }
+    };
+    let count = unit.shape(w).count as usize;
+    let root = w.root as i32;
+    let one = |step| vec![vec![step]];
+    Some(match primitive {
+        Primitive::AllReduce => one(Step::AllReduce { send, recv, count }),
+        Primitive::Broadcast => one(Step::Broadcast { send, recv, count, root }),
+        Primitive::Reduce => one(Step::Reduce { send, recv, count, root }),
+        Primitive::AllGather => one(Step::AllGather { send, recv, count }),
+        Primitive::ReduceScatter => one(Step::ReduceScatter { send, recv, count }),
+        Primitive::Alltoall if native.alltoall => one(Step::Alltoall { send, recv, count }),
+        Primitive::Gather if native.gather => one(Step::Gather { send, recv, count, root }),
+        Primitive::Scatter if native.scatter => one(Step::Scatter { send, recv, count, root }),
+        Primitive::Alltoall | Primitive::Alltoallv | Primitive::Gather | Primitive::Scatter | Primitive::Sendrecv => {
+            vec![exchange(unit, w, site.rank, send, recv)]
+        }
+        Primitive::Hypercube => hypercube(w, site.rank, send, recv),
+    })
+}
+
+/// Sends and receives that move every segment from its source to its receiver.
+fn exchange(unit: &dyn Unit, w: &Workload, rank: u32, send: u64, recv: u64) -> Vec<Step> {
+    let size = w.dtype.size();
+    let own = unit.expected(w, rank);
+    let mut steps = Vec::new();
+    for peer in 0..w.ranks {
+        for segment in unit.expected(w, peer) {
+            if let Source::Rank { rank: source, element } = segment.source
+                && source == rank
+            {
+                steps.push(Step::Send { from: send + element * size, count: segment.len as usize, peer: peer as i32 });
+            }
+        }
+        for segment in &own {
+            if matches!(segment.source, Source::Rank { rank, .. } if rank == peer) {
+                steps.push(Step::Recv {
+                    to: recv + segment.start * size,
+                    count: segment.len as usize,
+                    peer: peer as i32,
+                });
+            }
+        }
+    }
+    steps
+}
+
+/// The own block is copied to its place; then, dimension by dimension, a rank swaps all blocks it has with the rank
+/// whose number differs in that bit. A dimension sends what the one before it received, so each is a phase.
+fn hypercube(w: &Workload, rank: u32, send: u64, recv: u64) -> Vec<Vec<Step>> {
+    let block = w.block();
+    let bytes = block * w.dtype.size();
+    let at = |rank: u32| recv + u64::from(rank) * bytes;
+    let copy = Step::Copy { from: send, to: at(rank), bytes: bytes as usize };
+    let mut phases = vec![if send == at(rank) { Vec::new() } else { vec![copy] }];
+    let mut width = 1;
+    while width < w.ranks {
+        let own = rank & !(width - 1);
+        let peer = (rank ^ width) as i32;
+        let count = block as usize * width as usize;
+        phases.push(vec![Step::Send { from: at(own), count, peer }, Step::Recv { to: at(own ^ width), count, peer }]);
+        width *= 2;
+    }
+    phases
+}
+
+#[cfg(test)]
+#[path = "program_tests.rs"]
+mod tests;

@@ -1,0 +1,189 @@
+//! Programs are carried out here on plain memory, by NCCL's documented meaning of each call.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::*;
+use crate::case::DType;
+
+/// Address of rank `rank`'s send buffer; its receive buffer follows 1 MiB later.
+fn base(rank: u32) -> u64 {
+    0x1000_0000 + u64::from(rank) * 0x100_0000
+}
+
+fn site(rank: u32) -> Site {
+    Site { rank, send: base(rank), recv: base(rank) + 0x10_0000 }
+}
+
+/// Memory by address of element. An input element's value is (rank, index) of the send data.
+type Memory = HashMap<u64, Element>;
+type Element = (u32, u64);
+
+/// Elements of `int8`: one address each.
+fn workload(bytes: u64, ranks: u32, root: u32) -> Workload {
+    Workload { bytes, dtype: DType::Int8, ranks, root, aligned: false }
+}
+
+fn block(memory: &Memory, from: u64, count: usize) -> Vec<Element> {
+    (0..count as u64).map(|i| *memory.get(&(from + i)).unwrap_or(&(u32::MAX, from + i))).collect()
+}
+
+fn put(memory: &mut Memory, to: u64, values: Vec<Element>) {
+    for (i, value) in values.into_iter().enumerate() {
+        memory.insert(to + i as u64, value);
+    }
+}
+
+/// Carries out one phase of all ranks at once: everything is read before anything is written.
+fn carry_out(memory: &mut Memory, phase: &Phase, ranks: u32) {
+    let mut messages: HashMap<(u32, i32), VecDeque<Vec<Element>>> = HashMap::new();
+    let mut writes: Vec<(u64, Vec<Element>)> = Vec::new();
+    let by_rank = |wanted: u32| {
+        let mut own = phase.steps.iter().filter(move |(lane, _)| *lane as u32 == wanted);
+        *own.next().map(|(_, step)| step).unwrap()
+    };
+    for (lane, step) in &phase.steps {
+        let rank = *lane as u32;
+        match *step {
+            Step::Send { from, count, peer } => {
+                messages.entry((rank, peer)).or_default().push_back(block(memory, from, count));
+            }
+            Step::Copy { from, to, bytes } => writes.push((to, block(memory, from, bytes))),
+            Step::AllGather { recv, count, .. } => {
+                for source in 0..ranks {
+                    let Step::AllGather { send, .. } = by_rank(source) else { panic!() };
+                    writes.push((recv + u64::from(source) * count as u64, block(memory, send, count)));
+                }
+            }
+            Step::Broadcast { recv, count, root, .. } => {
+                let Step::Broadcast { send, .. } = by_rank(root as u32) else { panic!() };
+                writes.push((recv, block(memory, send, count)));
+            }
+            Step::Gather { recv, count, root, .. } if root as u32 == rank => {
+                for source in 0..ranks {
+                    let Step::Gather { send, .. } = by_rank(source) else { panic!() };
+                    writes.push((recv + u64::from(source) * count as u64, block(memory, send, count)));
+                }
+            }
+            Step::Scatter { recv, count, root, .. } => {
+                let Step::Scatter { send, .. } = by_rank(root as u32) else { panic!() };
+                writes.push((recv, block(memory, send + u64::from(rank) * count as u64, count)));
+            }
+            Step::Alltoall { recv, count, .. } => {
+                for source in 0..ranks {
+                    let Step::Alltoall { send, .. } = by_rank(source) else { panic!() };
+                    let from = send + u64::from(rank) * count as u64;
+                    writes.push((recv + u64::from(source) * count as u64, block(memory, from, count)));
+                }
+            }
+            _ => {}
+        }
+    }
+    for (lane, step) in &phase.steps {
+        if let Step::Recv { to, count, peer } = *step {
+            let queue = messages.get_mut(&(peer as u32, *lane as i32)).expect("a receive has a send");
+            let message = queue.pop_front().expect("as many sends as receives");
+            assert_eq!(message.len(), count, "send and receive agree on the count");
+            writes.push((to, message));
+        }
+    }
+    assert!(messages.values().all(VecDeque::is_empty), "every send has a receive");
+    for (to, values) in writes {
+        put(memory, to, values);
+    }
+}
+
+fn run(primitive: Primitive, w: &Workload, placement: Placement, native: Native) -> Option<()> {
+    let unit = primitive.unit();
+    let sites: Vec<Site> = (0..w.ranks).map(site).collect();
+    let phases = compile(primitive, w, placement, native, &sites)?;
+    let mut memory = Memory::new();
+    let mut received = Vec::new();
+    for site in &sites {
+        let (send, recv) = match placement {
+            Placement::OutOfPlace => (site.send, site.recv),
+            Placement::InPlace => {
+                let place = unit.in_place(w, site.rank)?;
+                (site.recv + place.send, site.recv + place.recv)
+            }
+        };
+        received.push(recv);
+        if unit.sends(w, site.rank) {
+            put(&mut memory, send, (0..unit.shape(w).send).map(|i| (site.rank, i)).collect());
+        }
+    }
+    for phase in &phases {
+        carry_out(&mut memory, phase, w.ranks);
+    }
+    for rank in 0..w.ranks {
+        for segment in unit.expected(w, rank) {
+            let Source::Rank { rank: source, element } = segment.source else { continue };
+            let got = block(&memory, received[rank as usize] + segment.start, segment.len as usize);
+            let wanted: Vec<_> = (element..element + segment.len).map(|i| (source, i)).collect();
+            assert_eq!(got, wanted, "{primitive} {placement:?} {w:?} {native:?} rank {rank}");
+        }
+    }
+    Some(())
+}
+
+const YOUNG: Native = Native { alltoall: true, gather: true, scatter: true };
+const OLD: Native = Native { alltoall: false, gather: false, scatter: false };
+
+#[test]
+fn programs_of_data_movement_deliver_what_the_case_expects() {
+    let mut ran = 0;
+    for primitive in Primitive::ALL.into_iter().filter(|p| !p.unit().reduces()) {
+        for ranks in [1u32, 2, 3, 4, 5, 8] {
+            if primitive.unit().refuses(ranks).is_some() {
+                continue;
+            }
+            for (bytes, root) in [(1, 0), (64, ranks - 1), (1000, ranks / 2)] {
+                for native in [YOUNG, OLD] {
+                    for placement in [Placement::OutOfPlace, Placement::InPlace] {
+                        let w = workload(bytes, ranks, root);
+                        ran += usize::from(run(primitive, &w, placement, native).is_some());
+                    }
+                }
+            }
+        }
+    }
+    assert!(ran > 300, "only {ran}");
+}
+
+#[test]
+fn reductions_pass_count_root_and_in_place_pointers_as_nccl_documents_them() {
+    let w = workload(64, 4, 2);
+    let only = |primitive, placement| {
+        let phases = compile(primitive, &w, placement, YOUNG, &[site(3)]).unwrap();
+        assert!(phases.len() == 1 && !phases[0].grouped);
+        phases[0].steps[0].1
+    };
+    let Site { send, recv, .. } = site(3);
+    assert_eq!(only(Primitive::AllReduce, Placement::OutOfPlace), Step::AllReduce { send, recv, count: 64 });
+    assert_eq!(only(Primitive::AllReduce, Placement::InPlace), Step::AllReduce { send: recv, recv, count: 64 });
+    assert_eq!(only(Primitive::Reduce, Placement::OutOfPlace), Step::Reduce { send, recv, count: 64, root: 2 });
+    // recvbuff == sendbuff + rank * recvcount
+    let in_place = Step::ReduceScatter { send: recv, recv: recv + 3 * 16, count: 16 };
+    assert_eq!(only(Primitive::ReduceScatter, Placement::InPlace), in_place);
+}
+
+#[test]
+fn one_call_is_not_grouped_and_several_are() {
+    let w = workload(64, 2, 0);
+    let grouped = |primitive, sites: &[Site]| {
+        let phases = compile(primitive, &w, Placement::OutOfPlace, YOUNG, sites).unwrap();
+        phases.iter().map(|phase| phase.grouped).collect::<Vec<_>>()
+    };
+    assert_eq!(grouped(Primitive::AllReduce, &[site(0)]), [false]);
+    assert_eq!(grouped(Primitive::AllReduce, &[site(0), site(1)]), [true]);
+    assert_eq!(grouped(Primitive::Sendrecv, &[site(0)]), [true]);
+    assert_eq!(grouped(Primitive::Hypercube, &[site(0)]), [false, true]);
+}
+
+#[test]
+fn placements_state_the_bytes_they_need() {
+    let w = Workload { dtype: DType::Float, ..workload(64, 4, 0) };
+    let of = |primitive: Primitive, placement| extent(primitive.unit(), &w, placement, 3);
+    assert_eq!(of(Primitive::AllGather, Placement::OutOfPlace), Some(Extent { send: 16, recv: 64 }));
+    assert_eq!(of(Primitive::AllGather, Placement::InPlace), Some(Extent { send: 0, recv: 64 }));
+    assert_eq!(of(Primitive::Alltoall, Placement::InPlace), None);
+}
