@@ -10,13 +10,13 @@ use super::assemble::{assemble, frame};
 use super::event::{Consumer, Event};
 use super::launches::combine;
 use super::plan::RunPlan;
-use super::result::{Assertion, CaseResult, FailKind, Outcome, Summary};
+use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Placement, RankError, Unavailable, Verdict};
 use crate::case::Case;
 use crate::fleet::protocol::Request;
 use crate::fleet::team::Team;
 use crate::oracle::Plan;
-use crate::reference::Judge;
+use crate::reference::{Observed, References, Subject, missing_reference};
 
 /// How a run ended.
 #[derive(Debug)]
@@ -31,9 +31,10 @@ pub struct Ended {
 
 /// Runs the plan. `harness` is what libtest-mimic is told: where it prints, how it filters.
 pub fn run(
+    command: Vec<String>,
     plan: RunPlan,
     backend: Arc<dyn Backend>,
-    judge: Judge,
+    references: References,
     consumers: Vec<Box<dyn Consumer>>,
     harness: &Arguments,
 ) -> Ended {
@@ -41,7 +42,7 @@ pub fn run(
     let mut hub = Hub { consumers, lost: Vec::new() };
     hub.send(&Event::Started {
         at: Local::now(),
-        command: plan.command.clone(),
+        command,
         seed: plan.seed,
         environment: Box::new(environment.clone()),
         cases: plan.cases.len(),
@@ -54,7 +55,7 @@ pub fn run(
         plan,
         backend,
         environment,
-        judge,
+        references,
         hub,
         team: None,
         last: launches == 1,
@@ -124,7 +125,7 @@ struct Session {
     plan: RunPlan,
     backend: Arc<dyn Backend>,
     environment: Environment,
-    judge: Judge,
+    references: References,
     hub: Hub,
     team: Option<Team>,
     /// Results of earlier launches, by case.
@@ -249,17 +250,24 @@ impl Session {
         if result.outcome != Outcome::Pass {
             return;
         }
-        let (judgement, failure) = self.judge.judge(&self.environment, case, result);
-        result.reference = judgement;
-        if let Some((kind, message)) = failure {
+        let judged = self.references.judge(&Subject {
+            environment: &self.environment,
+            observed: Observed::default(),
+            case,
+            ranks: self.environment.ranks,
+            bytes: result.bytes,
+            placements: &result.placements,
+            path: result.path.as_ref(),
+        });
+        result.reference = judged.judgement;
+        let missing = || {
+            let required = self.plan.require_reference;
+            required.then(|| missing_reference(&result.reference)).flatten().map(|why| (FailKind::Error, why))
+        };
+        if let Some((kind, message)) = judged.failure.or_else(missing) {
             result.outcome = Outcome::Fail;
             result.kind = Some(kind);
             result.message = message;
-        } else if self.plan.require_reference && result.reference.status != Assertion::Asserted {
-            result.outcome = Outcome::Fail;
-            result.kind = Some(FailKind::Error);
-            result.message =
-                format!("no measured reference was asserted and --require-reference is set: {}", result.reference.note);
         }
     }
 }
