@@ -243,7 +243,12 @@ impl Plan {
             if q == 0 { (units + c, false) } else { (c, true) }
         } else {
             let (pair, second) = self.pair(q);
-            (1 + below(draw(sub(p.pair_key, pair), p.width, i), p.width, p.pair_range), second)
+            let mut c = 1 + below(draw(sub(p.pair_key, pair), p.width, i), p.width, p.pair_range);
+            // the one owner's neighbour never holds the same
+            if p.owners == 1 && c == units {
+                c = c % p.pair_range + 1;
+            }
+            (c, second)
         };
         let bits = compose(count, unit_field, p.fraction_bits);
         let bits =
