@@ -1,11 +1,14 @@
-//! The average of floats: the one operation whose result is not exact.
+//! The average of floats: the one operation whose result is not always exact.
 //!
-//! Libraries multiply by 1/n rounded to the dtype before they add (NCCL), or divide after, in the dtype or in a wider
+//! For a power of two of ranks it is exact after all: 1/n only moves the exponent. Inputs are those of a sum, times n.
+//!
+//! Otherwise libraries multiply by 1/n rounded to the dtype before they add (NCCL), or divide after, in the dtype or in a wider
 //! one. So one or two ranks hold `n T` between them, and targets `T` are such that every one of these ways ends within 2 ulp
 //! of `T`, and that losing or doubling a contribution does not.
 
 use super::Params;
 use super::compose;
+use super::params::{Fields, target_bits};
 use crate::case::{DType, FloatFormat};
 
 /// How targets and contributions look for one dtype and number of ranks.
@@ -25,7 +28,25 @@ pub struct Shape {
     pub fixed_fraction: u64,
 }
 
-/// The shape for `ranks` ranks.
+/// Exponent fields of targets for which the average is exact in any order and by any way, if there are any.
+///
+/// Units are normal, and so are all n-th parts; sums reach four times the target's binade before they are divided.
+pub(super) fn exact_fields(dtype: DType, format: &FloatFormat, ranks: u32) -> Option<Fields> {
+    if !ranks.is_power_of_two() {
+        return None;
+    }
+    let growth = u64::from(ranks.ilog2());
+    if matches!(dtype, DType::Bfloat16 | DType::Float | DType::Double) {
+        let first = if dtype == DType::Double { 992 } else { 96 };
+        return Some(Fields { first, bits: 6 });
+    }
+    let first = u64::from(target_bits(format.precision(), ranks));
+    let last = (format.max_finite >> format.fraction_bits).checked_sub(2 + growth)?;
+    let room = (last + 1).checked_sub(first).filter(|room| *room > 0)?;
+    Some(Fields { first, bits: room.ilog2().min(4) })
+}
+
+/// The shape for `ranks` ranks that are no power of two.
 pub fn shape(dtype: DType, format: &FloatFormat, ranks: u32) -> Shape {
     // With 2 fraction bits, two equal parts of a value are too near to it for a tolerance of 2 ulp.
     let owners = if ranks == 1 || format.fraction_bits == 2 { 1 } else { 2 };

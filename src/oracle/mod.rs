@@ -4,17 +4,19 @@
 //! first, as a masked random word; then it is split over the ranks. So checking costs one hash for each word whatever
 //! the number of ranks, and every partial result on the way is exact.
 //!
-//! At element `i` rank `r` has position `q = (r + i + offset) mod n`: all roles rotate over the ranks. With target `T`:
+//! At element `i` rank `r` has position `q = (r + stride i + offset) mod n`: all roles rotate over the ranks, and the
+//! stride spreads each role evenly over any run of elements. With target `T`:
 //!
 //! * **sum** (and **mulsum**, where an input is the contribution over the rank's scalar): positions 0 and 1 (0 alone
 //!   for an odd number of active ranks) hold parts of `T`; the others come in pairs `+c, -c`. Integers wrap. Floats are
 //!   small multiples of one power of two, at most `2^precision` in sum for either sign, so no partial sum rounds; where
 //!   the significand is too short for all ranks, the active positions are as many as fit and the rest hold zero.
-//! * **prod**: integers are odd and pairs are `c, 1/c` modulo `2^k`. Floats: position 0 holds `T`, some pairs `2, 1/2`,
-//!   all others `-1`.
+//! * **prod**: integers are odd and pairs are `c, 1/c` modulo `2^k`. Floats: as many pairs `c, 1/c` of powers of two, of
+//!   either sign, as the exponent has room for (the first of them times `T`); all others are pairs `+1, -1`.
 //! * **min, max**: position 0 holds `T`, all others lose against it.
-//! * **avg**: integers add up to `n T` plus a rest that the division drops, without wrapping. Floats: position 0 (and
-//!   1, where the precision allows) hold `n T`, as near as their precision can; within 2 ulp of `T` in any order.
+//! * **avg**: integers are pairs `T + c, T - c` without wrapping, and one holds a rest that the division drops. Floats:
+//!   for a power of two of ranks they are those of a sum, times `n`, and exact. Else positions 0 and `n / 2` (0 alone
+//!   where the precision is too low) hold `n T`, as near as their precision can; within 2 ulp of `T` in any order.
 //!
 //! Written twice: the Rust here and `kernels/oracle.cuh`; both read the same [`Params`].
 
@@ -76,10 +78,10 @@ impl Plan {
     pub fn reduced(&self, index: u64) -> u64 {
         let p = &self.params;
         let random = element(p.target_key, p.width, index);
-        ((random & p.target_and).wrapping_add(p.target_add) | p.target_or) & p.mask
+        ((random & p.target_and).wrapping_add(p.target_add) ^ p.target_xor) & p.mask
     }
 
-    /// Whether `actual` passes for `expected`: the same bits, or for float avg at most 2 ulp away.
+    /// Whether `actual` passes for `expected`: the same bits, or for an inexact float avg at most 2 ulp away.
     pub fn accepts(&self, actual: u64, expected: u64) -> bool {
         let p = &self.params;
         let tolerance = u64::from(p.tolerance);
@@ -99,7 +101,7 @@ impl Plan {
     /// The role of `rank` at element `index`.
     fn position(&self, rank: u32, index: u64) -> u32 {
         let n = u64::from(self.params.ranks);
-        ((u64::from(rank) + (index + u64::from(self.params.offset)) % n) % n) as u32
+        ((u64::from(rank) + index % n * u64::from(self.params.stride) + u64::from(self.params.offset)) % n) as u32
     }
 
     /// The pair that position `q` belongs to, and whether it is the second of it.
@@ -135,17 +137,23 @@ impl Plan {
         let p = &self.params;
         let target = self.reduced(i);
         let q = self.position(rank, i);
+        // odd, so that all have an inverse
         let share = if p.owners == 1 && q == 0 {
             target
         } else if q < p.owners {
-            // of another class modulo 8 than makes either part 1
-            let random = draw(p.split_key, p.width, i);
-            let second = if target & 3 == 1 { random & !3 | 3 } else { random & !7 | 5 };
+            // neither part is 1
+            let mut second = (draw(p.split_key, p.width, i) | 1) & p.mask;
+            if second == 1 || second == target {
+                second ^= 2;
+            }
             if q == 1 { second } else { target.wrapping_mul(inverse(second)) }
         } else {
             let (pair, second) = self.pair(q);
-            // 3 modulo 8: neither 1 nor its own inverse
-            let c = draw(sub(p.pair_key, pair), p.width, i) & !7 | 3;
+            let mut c = draw(sub(p.pair_key, pair), p.width, i) | 1;
+            // neither 1 nor its own inverse
+            if c.wrapping_mul(c) & p.mask == 1 {
+                c ^= 2;
+            }
             if second { inverse(c) } else { c }
         };
         share & p.mask
@@ -173,22 +181,46 @@ impl Plan {
         let p = &self.params;
         let q = self.position(rank, i);
         let n = u64::from(p.ranks);
-        if p.base == 0 {
+        if p.target_and == 0 {
             // The type cannot count to n: the quotient is zero, and a few ones are all that does not wrap.
             return u64::from(u64::from(q) < p.pair_range);
         }
         let target = self.reduced(i);
-        let quotient = if p.negative == 1 { target.wrapping_neg() & p.mask } else { target };
-        let mut share = p.base;
-        if q == 0 {
-            let rest = if p.rest == 1 && draw(p.split_key, p.width, i) & 1 == 1 { n - 1 } else { 0 };
-            share += n * (quotient - p.base) + rest;
-        } else if p.pair_range > 0 && self.pair(q).0 < p.pairs {
+        let negative = target & p.sign_flip != 0;
+        let size = if negative { target.wrapping_neg() & p.mask } else { target };
+        let mut share = size;
+        if q >= p.owners {
             let (pair, second) = self.pair(q);
-            let c = 1 + below(draw(sub(p.pair_key, pair), p.width, i), p.width, p.pair_range);
-            share = if second { share - c } else { share + c };
+            let (least, range) = self.deviation(size);
+            let c = least + below(draw(sub(p.pair_key, pair), p.width, i), p.width, range);
+            // no share is zero unless all are
+            let c = if c == size || range == 0 { 0 } else { c };
+            share = if second { share.wrapping_sub(c) } else { share.wrapping_add(c) };
         }
-        if p.negative == 1 { share.wrapping_neg() & p.mask } else { share }
+        if q == 0 {
+            // At either end of the range of sums with this quotient, any change one way shows.
+            let coin = draw(p.split_key, p.width, i) & 1 == 1;
+            if size == 0 {
+                share = if coin && p.sign_flip != 0 { share.wrapping_sub(n - 1) } else { share.wrapping_add(n - 1) };
+            } else if coin && size <= p.base {
+                share = share.wrapping_add(n - 1);
+            }
+        }
+        if negative { share.wrapping_neg() & p.mask } else { share & p.mask }
+    }
+
+    /// By how much the two shares of a pair may differ from a quotient of this size: the least, and how many values on.
+    fn deviation(&self, size: u64) -> (u64, u64) {
+        let p = &self.params;
+        let n = u64::from(p.ranks);
+        // A share of n or more moves the quotient when it is lost and when it is doubled, whatever the rest is.
+        if p.pair_range >= n && (p.pair_range - n) / 2 >= size {
+            (size + n, p.pair_range - 2 * size - n + 1) // of opposite signs
+        } else if size > n {
+            (1, size - n) // of the same sign
+        } else {
+            (1, size.saturating_sub(1).max(p.pair_range.saturating_sub(size)))
+        }
     }
 
     fn float_sum(&self, rank: u32, i: u64) -> u64 {
@@ -202,15 +234,21 @@ impl Plan {
         let negative = target & p.sign == p.sign;
         let units = (target & (fraction - 1) | fraction) >> (p.fraction_bits + 1 - p.target_bits);
         let field = (target & !p.sign) >> p.fraction_bits;
-        let unit_field = field - u64::from(p.target_bits - 1);
+        let unit_field = field - u64::from(p.target_bits - 1) + u64::from(p.growth);
         let (count, flip) = if p.owners == 1 && q == 0 {
             (units, false)
         } else if q < p.owners {
-            let first = 1 + below(draw(p.split_key, p.width, i), p.width, units - 1);
-            (if q == 0 { first } else { units - first }, false)
+            // of opposite signs, so that they differ however few units there are
+            let c = 1 + below(draw(p.split_key, p.width, i), p.width, p.pair_range);
+            if q == 0 { (units + c, false) } else { (c, true) }
         } else {
             let (pair, second) = self.pair(q);
-            (1 + below(draw(sub(p.pair_key, pair), p.width, i), p.width, p.pair_range), second)
+            let mut c = 1 + below(draw(sub(p.pair_key, pair), p.width, i), p.width, p.pair_range);
+            // the one owner's neighbour never holds the same
+            if p.owners == 1 && c == units {
+                c = c % p.pair_range + 1;
+            }
+            (c, second)
         };
         let bits = compose(count, unit_field, p.fraction_bits);
         let bits =
@@ -222,16 +260,28 @@ impl Plan {
         let p = &self.params;
         let q = self.position(rank, i);
         let one = (p.bias as u64) << p.fraction_bits;
-        if q == 0 {
-            let minus_ones = p.ranks - 1 - 2 * p.pairs;
-            let flip = if minus_ones % 2 == 1 { p.sign } else { 0 };
-            return self.reduced(i) ^ flip;
+        let sign_pairs = (p.ranks - p.owners) / 2 - p.pairs;
+        let target = || self.reduced(i) ^ if sign_pairs % 2 == 1 { p.sign } else { 0 };
+        if p.owners == 1 && q == 0 {
+            return target();
         }
-        if q <= 2 * p.pairs {
-            let unit = 1u64 << p.fraction_bits;
-            return if q % 2 == 1 { one + unit } else { one - unit };
+        let (key, second) = if q < p.owners {
+            (p.split_key, q == 0)
+        } else {
+            let (pair, second) = self.pair(q);
+            (sub(p.pair_key, pair), second)
+        };
+        let random = draw(key, p.width, i);
+        let minus = random & 1 == 1;
+        if q >= p.owners + 2 * p.pairs {
+            return if minus != second { one | p.sign } else { one };
         }
-        one | p.sign
+        // a power of two of either sign, up or down; below reads the high bits
+        let change = (1 + below(random, p.width, p.pair_range)) << p.fraction_bits;
+        let up = (random & 2 == 2) != second;
+        let magnitude = if q == 0 { target() } else { one };
+        let bits = if up { magnitude + change } else { magnitude - change };
+        if minus { bits ^ p.sign } else { bits }
     }
 
     fn float_extreme(&self, rank: u32, i: u64) -> u64 {
@@ -257,12 +307,12 @@ impl Plan {
 
     fn float_avg(&self, rank: u32, i: u64) -> u64 {
         let p = &self.params;
-        let q = self.position(rank, i);
-        if q >= p.owners {
-            return 0;
-        }
-        let target = self.reduced(i);
-        average::part(p, target, q)
+        let owner = match self.position(rank, i) {
+            0 => 0,
+            q if p.owners == 2 && q == p.ranks / 2 => 1,
+            _ => return 0,
+        };
+        average::part(p, self.reduced(i), owner)
     }
 }
 

@@ -28,21 +28,24 @@ pub enum Method {
 pub struct Params {
     /// Bits of one element.
     pub mask: u64,
-    /// Expected value = ((random and `target_and`) + `target_add`) or `target_or`, repeated to fill 64 bits.
+    /// Expected value = ((random and `target_and`) + `target_add`) xor `target_xor`, repeated to fill 64 bits.
+    ///
+    /// No element carries into the next, so that a whole word of elements is made at once.
     pub target_and: u64,
     /// See `target_and`.
     pub target_add: u64,
     /// See `target_and`.
-    pub target_or: u64,
+    pub target_xor: u64,
     /// Floats: the sign bit.
     pub sign: u64,
     /// Floats: bits of the largest finite value.
     pub max_finite: u64,
     /// Integers: turns the order of values into that of unsigned numbers.
     pub sign_flip: u64,
-    /// Sum: pairs hold 1 to this many units. Integer avg: likewise.
+    /// Float sum: pairs hold 1 to this many units. Float prod: pairs are powers of two, of exponents 1 to this.
+    /// Integer avg: the largest share in a pair of opposite signs; where nothing is random, the number of ones.
     pub pair_range: u64,
-    /// Integer avg: what every rank holds at least.
+    /// Integer avg: the largest quotient, without sign, that leaves room for a rest.
     pub base: u64,
     /// Stream of expected values.
     pub target_key: Key,
@@ -58,11 +61,13 @@ pub struct Params {
     pub ranks: u32,
     /// Turns the positions, below `ranks`.
     pub offset: u32,
+    /// Turns the positions from one element to the next; has no divisor in common with `ranks`.
+    pub stride: u32,
     /// Float sum: positions below this hold something.
     pub active: u32,
-    /// Positions that share the target.
+    /// Positions that share the target. Integer avg: positions before the first pair.
     pub owners: u32,
-    /// Pairs behind them.
+    /// Pairs behind them. Float prod: those that are powers of two; what follows are pairs of 1 and -1.
     pub pairs: u32,
     /// Float sum: significant bits of the target, in units.
     pub target_bits: u32,
@@ -74,10 +79,8 @@ pub struct Params {
     pub tolerance: u32,
     /// 1 for mulsum.
     pub scaled: u32,
-    /// Integer avg: 1 if the quotient is negative.
-    pub negative: u32,
-    /// Integer avg: 1 if some elements have a rest.
-    pub rest: u32,
+    /// Float sum: log2 of the factor between inputs and their contributions to the target: exact avg.
+    pub growth: u32,
     /// Float avg: the first owner takes V/2 + V/16 of V instead of V/2.
     pub skewed: u32,
     /// Keeps the size a multiple of 8.
@@ -85,9 +88,9 @@ pub struct Params {
 }
 
 /// Exponent fields that targets have: `first` and a power of two of them.
-struct Fields {
-    first: u64,
-    bits: u32,
+pub(super) struct Fields {
+    pub(super) first: u64,
+    pub(super) bits: u32,
 }
 
 impl Params {
@@ -99,7 +102,7 @@ impl Params {
             mask: dtype.mask(),
             target_and: u64::MAX,
             target_add: 0,
-            target_or: 0,
+            target_xor: 0,
             sign: 1 << (8 * dtype.size() - 1),
             max_finite: 0,
             sign_flip: 0,
@@ -112,6 +115,7 @@ impl Params {
             method: Method::Copy,
             ranks,
             offset: key(&parts(4))[0] % ranks,
+            stride: stride(ranks),
             active: ranks,
             owners: if ranks % 2 == 1 { 1 } else { 2 },
             pairs: 0,
@@ -120,8 +124,7 @@ impl Params {
             bias: 0,
             tolerance: 0,
             scaled: u32::from(op == Some(Op::Mulsum)),
-            negative: 0,
-            rest: 0,
+            growth: 0,
             skewed: 0,
             reserved: 0,
         };
@@ -133,13 +136,13 @@ impl Params {
                     p.max_finite = format.max_finite;
                     p.for_floats(op, dtype, &format);
                 }
-                kind => p.for_integers(op, kind == Kind::Signed, key(&parts(5))[0]),
+                kind => p.for_integers(op, kind == Kind::Signed),
             }
         }
         p
     }
 
-    fn for_integers(&mut self, op: Op, signed: bool, coin: u32) {
+    fn for_integers(&mut self, op: Op, signed: bool) {
         self.pairs = (self.ranks - self.owners) / 2;
         if signed {
             self.sign_flip = self.sign;
@@ -148,7 +151,8 @@ impl Params {
             Op::Sum | Op::Mulsum => self.method = Method::IntSum,
             Op::Prod => {
                 self.method = Method::IntProd;
-                self.target_or = self.repeat(1);
+                self.target_and = self.repeat(self.mask & !1);
+                self.target_xor = self.repeat(1);
             }
             // an even minimum and an odd maximum always leave room for losers
             Op::Min => {
@@ -157,67 +161,57 @@ impl Params {
             }
             Op::Max => {
                 self.method = Method::IntMax;
-                self.target_or = self.repeat(1);
+                self.target_and = self.repeat(self.mask & !1);
+                self.target_xor = self.repeat(1);
             }
-            Op::Avg => self.for_integer_average(signed, coin),
+            Op::Avg => self.for_integer_average(signed),
         }
     }
 
-    fn for_integer_average(&mut self, signed: bool, coin: u32) {
+    fn for_integer_average(&mut self, signed: bool) {
         self.method = Method::IntAvg;
-        self.owners = 1;
-        self.pairs = (self.ranks - 1) / 2;
+        self.owners = self.ranks % 2;
+        self.pairs = self.ranks / 2;
         let n = u64::from(self.ranks);
-        // contributions have one sign, so that no sum of some of them passes this
+        // No sum of some contributions passes this.
         let largest = if signed { self.mask >> 1 } else { self.mask };
-        let quotient = largest.saturating_sub(n - 1) / n;
-        if quotient == 0 {
+        self.base = largest.saturating_sub(n - 1) / n;
+        if n > if signed { self.sign } else { largest } {
             self.target_and = 0;
             self.pair_range = largest.min(n - 1);
-            return;
+        } else if signed {
+            // as many negative quotients as others: the top bit is added, then flipped
+            let half = 1 << (self.sign / n).ilog2();
+            self.pair_range = 2 * (largest - (n - 1)) / n;
+            self.target_and = self.repeat(half | (half - 1));
+            self.target_add = self.repeat(self.sign - half);
+            self.target_xor = self.repeat(self.sign);
+        } else {
+            // Quotients of n or more let every contribution be n or more. Where they are few, all quotients serve.
+            let quotient = largest / n;
+            let values = if quotient >= 2 * n { quotient - n + 1 } else { quotient + 1 };
+            let random = (1u64 << values.ilog2()) - 1;
+            self.target_and = self.repeat(random);
+            self.target_add = self.repeat(quotient - random);
         }
-        // the upper half of what quotients there are
-        let random_bits = quotient.div_ceil(2).ilog2();
-        let random = (1u64 << random_bits) - 1;
-        self.base = quotient - random;
-        // A contribution of n or more moves the quotient when it is lost and when it is doubled. Where the type is too
-        // short for that, a rest in every other element lets one of the two be seen in turn.
-        let roomy = self.base >= 2 * n;
-        self.rest = u32::from(!roomy && self.ranks > 1);
-        let least = if roomy { n } else { 1 };
-        self.pair_range = self.base - least;
-        self.negative = u32::from(signed && roomy && coin & 1 == 1);
-        self.target_and = self.repeat(random);
-        let lowest = if self.negative == 1 { quotient.wrapping_neg() & self.mask } else { self.base };
-        self.target_add = self.repeat(lowest);
     }
 
     fn for_floats(&mut self, op: Op, dtype: DType, format: &FloatFormat) {
         let fraction = (1u64 << self.fraction_bits) - 1;
         match op {
-            Op::Sum | Op::Mulsum => {
-                self.method = Method::FloatSum;
-                let precision = self.fraction_bits + 1;
-                let budget = 1u64 << precision;
-                // A target below half of the budget leaves the other half to pairs of at least one unit.
-                self.active = u64::from(self.ranks).min(budget + 4) as u32;
-                self.owners = if self.active % 2 == 1 { 1 } else { 2 };
-                self.pairs = (self.active - self.owners) / 2;
-                self.target_bits = if self.pairs == 0 { precision } else { precision - 1 };
-                self.pair_range = if self.pairs == 0 { 1 } else { (budget / 2 + 1) / u64::from(self.pairs) };
-                let unused = precision - self.target_bits;
-                self.set_float_target(sum_fields(dtype), fraction & !((1 << unused) - 1));
-            }
+            Op::Sum | Op::Mulsum => self.for_float_sum(sum_fields(dtype)),
             Op::Prod => {
                 self.method = Method::FloatProd;
-                self.owners = 1;
                 let room = match dtype {
                     DType::F8e4m3 => 3,
                     DType::F8e5m2 | DType::Half => 7,
                     DType::Double => 256,
                     _ => 64,
                 };
-                self.pairs = ((self.ranks - 1) / 2).min(room);
+                // two owners are a pair too
+                let split = self.owners - 1;
+                self.pairs = ((self.ranks - self.owners) / 2).min(room - split);
+                self.pair_range = u64::from(room / (self.pairs + split).max(1));
                 self.set_float_target(product_fields(dtype), fraction);
             }
             Op::Min | Op::Max => {
@@ -225,6 +219,11 @@ impl Params {
                 self.set_float_target(product_fields(dtype), fraction);
             }
             Op::Avg => {
+                if let Some(fields) = average::exact_fields(dtype, format, self.ranks) {
+                    self.growth = self.ranks.ilog2();
+                    self.for_float_sum(fields);
+                    return;
+                }
                 self.method = Method::FloatAvg;
                 self.tolerance = 2;
                 let shape = average::shape(dtype, format, self.ranks);
@@ -234,9 +233,24 @@ impl Params {
                     Fields { first: shape.first_field, bits: shape.field_bits },
                     shape.random_fraction,
                 );
-                self.target_or = self.repeat(shape.fixed_fraction);
+                self.target_xor = self.repeat(shape.fixed_fraction);
             }
         }
+    }
+
+    fn for_float_sum(&mut self, fields: Fields) {
+        self.method = Method::FloatSum;
+        let precision = self.fraction_bits + 1;
+        let budget = 1u64 << precision;
+        // A target below half of the budget leaves the other half to pairs of at least one unit; two owners are a pair too.
+        self.active = u64::from(self.ranks).min(budget + 3) as u32;
+        self.owners = if self.active % 2 == 1 { 1 } else { 2 };
+        self.pairs = (self.active - self.owners) / 2;
+        let pairs = u64::from(self.active / 2);
+        self.target_bits = target_bits(precision, self.ranks);
+        self.pair_range = (budget / 2 + 1) / pairs.max(1);
+        let unused = precision - self.target_bits;
+        self.set_float_target(fields, ((1 << self.fraction_bits) - 1) & !((1 << unused) - 1));
     }
 
     /// Targets of either sign, with the exponent fields and the random fraction bits given.
@@ -257,12 +271,31 @@ impl Params {
     }
 }
 
+/// Random significand bits of a float sum: one less than there are, where others must cancel beside it.
+pub(super) fn target_bits(precision: u32, ranks: u32) -> u32 {
+    if ranks == 1 { precision } else { precision - 1 }
+}
+
+/// A step over positions that spreads any run of them evenly over all: the golden section, made coprime.
+fn stride(ranks: u32) -> u32 {
+    let n = u64::from(ranks);
+    let mut step = (n * 618 / 1000).max(1);
+    while gcd(step, n) != 1 {
+        step += 1;
+    }
+    step as u32
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// Exponent fields of sums: units stay normal and sums finite, also under the scalars of mulsum.
 fn sum_fields(dtype: DType) -> Fields {
     let (first, bits) = match dtype {
-        DType::F8e4m3 => (6, 3),
+        DType::F8e4m3 => (5, 3),
         DType::F8e5m2 => (8, 4),
-        DType::Half => (13, 4),
+        DType::Half => (12, 4),
         DType::Double => (992, 6),
         _ => (96, 6),
     };

@@ -133,9 +133,18 @@ fn combine_integers(op: Op, dtype: DType, a: u64, b: u64) -> u64 {
     result as u64 & dtype.mask()
 }
 
-/// What a rank's input counts for: mulsum multiplies it by the rank's scalar first.
+/// Averages over a power of two of ranks are sums of exact n-th parts.
+fn exact_average(plan: &Plan, op: Op) -> bool {
+    op == Op::Avg && plan.params().method == Method::FloatSum
+}
+
+/// What a rank's input counts for: mulsum multiplies it by the rank's scalar first, an exact average by 1/n.
 fn contribution(plan: &Plan, op: Op, dtype: DType, rank: u32, i: u64) -> u64 {
     let input = plan.input(rank, i);
+    if exact_average(plan, op) {
+        let nth = Exact { significand: 1, exponent: -(plan.params().ranks.ilog2() as i32) };
+        return exact(dtype, input).times(nth).bits(dtype).expect("a power of two divides exactly");
+    }
     if op != Op::Mulsum {
         return input;
     }
@@ -168,7 +177,7 @@ fn reduce_at_random(rng: &mut StdRng, op: Op, dtype: DType, mut parts: Vec<u64>)
 #[test]
 fn any_order_and_grouping_gives_the_expected_bits_and_rounds_nothing() {
     let mut rng = StdRng::seed_from_u64(1);
-    for (op, dtype, ranks, plan) in plans().filter(|(op, ..)| *op != Op::Avg) {
+    for (op, dtype, ranks, plan) in plans().filter(|(op, _, _, plan)| *op != Op::Avg || exact_average(plan, *op)) {
         for _ in 0..if ranks > 64 { 6 } else { 40 } {
             let i = rng.random_range(0..1u64 << 34);
             let parts = (0..ranks).map(|r| contribution(&plan, op, dtype, r, i)).collect();
@@ -181,7 +190,9 @@ fn any_order_and_grouping_gives_the_expected_bits_and_rounds_nothing() {
 /// Sums of either sign separately are the largest partial sums there are: if they are exact, every subset is.
 #[test]
 fn the_largest_partial_sums_fit_the_significand() {
-    for (op, dtype, ranks, plan) in plans().filter(|(op, ..)| matches!(op, Op::Sum | Op::Mulsum)) {
+    for (op, dtype, ranks, plan) in
+        plans().filter(|(op, _, _, plan)| matches!(op, Op::Sum | Op::Mulsum) || exact_average(plan, *op))
+    {
         let Some(format) = dtype.float() else { continue };
         for i in 0..200 {
             let parts: Vec<Exact> =
@@ -202,12 +213,17 @@ fn the_largest_partial_sums_fit_the_significand() {
 #[test]
 fn integer_averages_do_not_wrap_and_divide_to_the_expected_quotient() {
     for (_, dtype, ranks, plan) in plans().filter(|(op, dtype, ..)| *op == Op::Avg && dtype.float().is_none()) {
-        let limit = i128::from(if dtype.kind() == Kind::Signed { dtype.mask() >> 1 } else { dtype.mask() });
+        let signed = dtype.kind() == Kind::Signed;
+        let (most, least) = if signed {
+            (i128::from(dtype.mask() >> 1), -1 - i128::from(dtype.mask() >> 1))
+        } else {
+            (i128::from(dtype.mask()), 0)
+        };
         for i in 0..500 {
             let parts: Vec<i128> = (0..ranks).map(|r| exact(dtype, plan.input(r, i)).significand).collect();
             let (up, down): (i128, i128) =
                 (parts.iter().filter(|x| **x > 0).sum(), parts.iter().filter(|x| **x < 0).sum());
-            assert!(up <= limit && -down <= limit, "{dtype} {ranks} ranks wraps at {i}: {up} {down}");
+            assert!(up <= most && down >= least, "{dtype} {ranks} ranks wraps at {i}: {up} {down}");
             let quotient = (up + down) / i128::from(ranks);
             assert_eq!(quotient as u64 & dtype.mask(), plan.reduced(i), "{dtype} {ranks} ranks, element {i}");
         }
@@ -217,7 +233,11 @@ fn integer_averages_do_not_wrap_and_divide_to_the_expected_quotient() {
 /// The ways in which libraries average, on the types that f64 can imitate exactly.
 #[test]
 fn float_averages_end_within_two_ulp_and_losing_or_doubling_one_does_not() {
-    for (_, dtype, ranks, plan) in plans().filter(|(op, dtype, ..)| *op == Op::Avg && dtype.float().is_some()) {
+    for (op, dtype, ranks, plan) in plans().filter(|(op, dtype, ..)| *op == Op::Avg && dtype.float().is_some()) {
+        if exact_average(&plan, op) {
+            assert!(ranks.is_power_of_two() && plan.params().tolerance == 0);
+            continue;
+        }
         let format = dtype.float().unwrap();
         let width = 8 * dtype.size() as u32;
         let round = |x: f64| format.decode(format.encode(x, width), width);
@@ -263,7 +283,7 @@ fn float_averages_end_within_two_ulp_and_losing_or_doubling_one_does_not() {
 #[test]
 fn every_rank_is_missed_somewhere_in_a_block() {
     for (op, dtype, ranks, plan) in plans() {
-        if ranks == 1 || op == Op::Avg || ranks > 64 {
+        if ranks == 1 || (op == Op::Avg && !exact_average(&plan, op)) || ranks > 64 {
             continue;
         }
         for rank in 0..ranks {
@@ -272,8 +292,11 @@ fn every_rank_is_missed_somewhere_in_a_block() {
                     (0..ranks).filter(|r| *r != rank).map(|r| contribution(&plan, op, dtype, r, i)).collect();
                 parts.into_iter().reduce(|a, b| combine(op, dtype, a, b)) != Some(plan.reduced(i))
             });
-            let always = matches!(op, Op::Sum | Op::Mulsum | Op::Prod)
-                && dtype.float().is_none_or(|f| op == Op::Prod || ranks < 1 << f.precision());
+            let always = match dtype.float() {
+                None => matches!(op, Op::Sum | Op::Mulsum | Op::Prod),
+                Some(_) if op == Op::Prod => ranks <= 2 * plan.params().pairs,
+                Some(f) => !matches!(op, Op::Min | Op::Max) && u64::from(ranks) < 1 << f.precision(),
+            };
             let seen = seen.count();
             assert!(
                 seen >= if always && ranks > 2 { ranks as usize - 1 } else { 1 },
@@ -309,4 +332,22 @@ fn other_elements_epochs_and_ranks_have_other_values() {
     let plan = Plan::new(42, Primitive::AllGather, None, DType::Int8, 4, 0);
     let equal = (0..4096).filter(|&i| plan.input(0, i) == plan.input(1, i)).count();
     assert!(equal < 40, "{equal}");
+}
+
+/// Checkers make a whole word of expected elements at once.
+#[test]
+fn no_expected_element_carries_into_the_next() {
+    for (op, dtype, ranks, plan) in plans().filter(|(_, dtype, ..)| dtype.size() < 8) {
+        let p = plan.params();
+        for word in 0..64u64 {
+            let random = u64::from(hash::word(p.target_key, word));
+            let packed = ((random & p.target_and & 0xffff_ffff).wrapping_add(p.target_add & 0xffff_ffff)
+                ^ p.target_xor)
+                & 0xffff_ffff;
+            let lanes = 4 / dtype.size();
+            let elements =
+                (0..lanes).map(|lane| plan.reduced(lanes * word + lane) << (8 * dtype.size() * lane)).sum::<u64>();
+            assert_eq!(packed, elements, "{op} {dtype} {ranks} ranks, word {word}");
+        }
+    }
 }
