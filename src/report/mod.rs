@@ -2,8 +2,10 @@
 
 mod describe;
 mod file;
+pub mod json;
 pub mod ndjson;
 mod pipe;
+pub mod results;
 pub mod terminal;
 mod text;
 
