@@ -3,6 +3,7 @@
 mod describe;
 mod file;
 pub mod json;
+pub mod junit;
 pub mod ndjson;
 mod pipe;
 pub mod results;
