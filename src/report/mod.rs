@@ -1,5 +1,6 @@
 //! Consumers of events: terminal, JUnit, JSON, CSV, table. And the reader of what JSON wrote.
 
+pub mod csv;
 mod describe;
 mod file;
 pub mod json;
@@ -7,6 +8,7 @@ pub mod junit;
 pub mod ndjson;
 mod pipe;
 pub mod results;
+pub mod table;
 pub mod terminal;
 mod text;
 
