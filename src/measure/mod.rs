@@ -1,1 +1,4 @@
 //! Timing and statistics.
+
+pub mod bandwidth;
+pub mod stats;

@@ -1,6 +1,6 @@
 //! Results of cases: the `cases[]` of `collcheck.results/1`.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::case::{DType, Op, Primitive, Variant};
 
@@ -51,6 +51,11 @@ impl FailKind {
     }
 }
 
+/// Reads `null`, which is how JSON writers put what is not a finite number, as NaN.
+fn null_is_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
 /// One case's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseResult {
@@ -85,6 +90,7 @@ pub struct CaseResult {
     /// Why it failed or was skipped; empty otherwise.
     pub message: String,
     /// Seconds from request to verdict.
+    #[serde(deserialize_with = "null_is_nan")]
     pub duration_s: f64,
 }
 
@@ -94,12 +100,15 @@ pub struct PlacementResult {
     /// One buffer for both.
     pub in_place: bool,
     /// Mean time per launch by nccl-tests' definition: host clock, averaged over ranks.
+    #[serde(deserialize_with = "null_is_nan")]
     pub mean_us: f64,
     /// Device times of single launches; each is the slowest rank's.
     pub time_us: Option<TimeStats>,
     /// Bytes over mean time, GB/s (1e9).
+    #[serde(deserialize_with = "null_is_nan")]
     pub algbw_gbs: f64,
     /// algbw times the primitive's factor.
+    #[serde(deserialize_with = "null_is_nan")]
     pub busbw_gbs: f64,
     /// Wrong elements over all ranks; `None` where not checked.
     pub wrong: Option<u64>,
@@ -111,13 +120,20 @@ pub struct PlacementResult {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct TimeStats {
+    #[serde(deserialize_with = "null_is_nan")]
     pub median: f64,
+    #[serde(deserialize_with = "null_is_nan")]
     pub p50: f64,
+    #[serde(deserialize_with = "null_is_nan")]
     pub p90: f64,
+    #[serde(deserialize_with = "null_is_nan")]
     pub p99: f64,
+    #[serde(deserialize_with = "null_is_nan")]
     pub min: f64,
+    #[serde(deserialize_with = "null_is_nan")]
     pub max: f64,
     /// Standard deviation over mean.
+    #[serde(deserialize_with = "null_is_nan")]
     pub cv: f64,
     pub n: usize,
 }
@@ -189,6 +205,7 @@ pub struct Summary {
     pub warned: u64,
     pub unasserted: u64,
     pub wrong_elements: u64,
+    #[serde(deserialize_with = "null_is_nan")]
     pub duration_s: f64,
 }
 
