@@ -1,1 +1,3 @@
-//! backend/host
+//! The host backend: ranks are threads of this machine, and collectives run over shared memory.
+
+mod arithmetic;
