@@ -1,5 +1,6 @@
 //! The host backend: ranks are threads of this machine, and collectives run over shared memory.
 
+mod algorithms;
 mod arithmetic;
 mod channel;
 mod memory;
