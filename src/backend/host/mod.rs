@@ -1,1 +1,186 @@
-//! backend/host
+//! The host backend: ranks are threads of this machine, and collectives run over shared memory.
+//!
+//! ```text
+//! HostBackend ── open ──> HostStation, one a rank
+//!                           │ launch
+//!                           v
+//!   algorithms (ring, tree, pairs) ── step, arithmetic
+//!                           │
+//!   transport (which channel goes where, groups of sends and receives)
+//!                           │
+//!   channel (bytes from one rank to one other) ── memory (regions, spans)
+//! ```
+//!
+//! It is a real transport, not a simulation of one: ranks share nothing but channels and an abort flag. There is no
+//! lock, no barrier, and no check that ranks agree. So it deadlocks, mixes up data and loses ranks as the real thing does,
+//! which is what the harness is tested with. A rank that waits is freed only by [`HostBackend::abort`].
+//!
+//! `unsafe` is in `memory` and `channel`, and where spans of a rank's own buffers become slices for one statement.
+
+mod algorithms;
+mod arithmetic;
+mod buffer;
+mod channel;
+mod content;
+mod machine;
+mod memory;
+mod station;
+mod transport;
+mod wait;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+pub use algorithms::Algorithm;
+pub use station::{Direction, HostStation, Transfer};
+pub use wait::Abort;
+
+use super::{Backend, Environment, Layout, Station, Unavailable};
+use crate::case::Case;
+use memory::Region;
+use transport::{Geometry, Links};
+
+/// Ranks that a communicator may have: channels between all pairs of more would be gigabytes, if of untouched memory.
+pub const MAX_RANKS: u32 = 1024;
+
+/// Ranks as threads of this machine.
+#[derive(Debug)]
+pub struct HostBackend {
+    ranks: u32,
+    forced: Option<Algorithm>,
+    /// The communicators opened so far, as far as they live.
+    communicators: Mutex<Vec<Weak<Region>>>,
+}
+
+impl HostBackend {
+    /// Ranks as `layout` says. A worker thread drives one rank, and there are no GPUs to share.
+    pub fn new(layout: &Layout) -> Result<HostBackend, Unavailable> {
+        if !(1..=MAX_RANKS).contains(&layout.ranks) {
+            return Err(Unavailable(format!("the host backend runs 1 to {MAX_RANKS} ranks, not {}", layout.ranks)));
+        }
+        if layout.ranks_per_thread > 1 {
+            return Err(Unavailable(format!(
+                "the host backend runs one rank on each thread, not {}: its launches do not return before they are done",
+                layout.ranks_per_thread
+            )));
+        }
+        if layout.ranks_per_gpu > 1 {
+            return Err(Unavailable(format!(
+                "the host backend has no GPU that {} ranks could share",
+                layout.ranks_per_gpu
+            )));
+        }
+        Ok(HostBackend { ranks: layout.ranks, forced: None, communicators: Mutex::default() })
+    }
+
+    /// Takes `algorithm` where a primitive has it, whatever the size.
+    pub fn force(mut self, algorithm: Algorithm) -> HostBackend {
+        self.forced = Some(algorithm);
+        self
+    }
+
+    /// Bytes that a send takes before it waits for its receive.
+    pub fn channel_capacity(&self) -> u64 {
+        Geometry::new(self.ranks as usize).pair_capacity() as u64
+    }
+
+    /// A communicator's stations, by rank.
+    pub fn stations(&self) -> Result<Vec<HostStation>, Unavailable> {
+        let geometry = Geometry::new(self.ranks as usize);
+        let too_many = || Unavailable(format!("there is no memory for the channels of {} ranks", self.ranks));
+        let region = Arc::new(geometry.bytes().and_then(Region::zeroed).ok_or_else(too_many)?);
+        let mut communicators = self.communicators.lock().unwrap_or_else(PoisonError::into_inner);
+        communicators.retain(|communicator| communicator.strong_count() > 0);
+        communicators.push(Arc::downgrade(&region));
+        (0..self.ranks as usize)
+            .map(|rank| Some(HostStation::new(Links::new(&region, geometry, rank)?, self.forced)))
+            .collect::<Option<_>>()
+            .ok_or_else(too_many)
+    }
+
+    /// Frees every rank that waits in a communicator of this backend: it returns [`super::RankError::Aborted`], and so
+    /// does every later launch there.
+    pub fn abort(&self) {
+        let communicators = self.communicators.lock().unwrap_or_else(PoisonError::into_inner);
+        communicators.iter().filter_map(Weak::upgrade).for_each(|region| Abort::new(region).raise());
+    }
+}
+
+impl Backend for HostBackend {
+    fn environment(&self) -> Environment {
+        let processor = machine::processor();
+        Environment {
+            backend: "host".into(),
+            ranks: self.ranks,
+            nodes: 1,
+            ranks_per_gpu: 1,
+            devices: (0..self.ranks).map(|rank| format!("rank {rank}: thread on {processor}")).collect(),
+            device: processor,
+            link: "host".into(),
+            nccl_version: String::new(),
+            nccl_path: String::new(),
+            cuda_driver: String::new(),
+            driver: String::new(),
+            host: machine::host_name(),
+            os: machine::system(),
+            // none of them has an effect here
+            variables: BTreeMap::new(),
+        }
+    }
+
+    /// Half of this rank's share of what is free.
+    fn memory_per_rank(&self) -> Option<u64> {
+        Some(machine::available_memory()? / u64::from(self.ranks) / 2)
+    }
+
+    fn open(&self, _cases: &[Case]) -> Result<Vec<Box<dyn Station>>, Unavailable> {
+        let stations = self.stations()?;
+        Ok(stations.into_iter().map(|station| Box::new(station) as Box<dyn Station>).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(ranks: u32, ranks_per_thread: u32, ranks_per_gpu: u32) -> Layout {
+        Layout { ranks, ranks_per_thread, ranks_per_gpu }
+    }
+
+    #[test]
+    fn what_it_cannot_do_it_refuses_with_the_reason() {
+        for (layout, reason) in [
+            (layout(0, 1, 1), "1 to 1024 ranks, not 0"),
+            (layout(u32::MAX, 1, 1), "1 to 1024 ranks"),
+            (layout(4, 2, 1), "one rank on each"),
+            (layout(4, 1, 2), "no GPU"),
+        ] {
+            let message = HostBackend::new(&layout).unwrap_err().to_string();
+            assert!(message.contains(reason), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_environment_says_host_and_names_every_rank() {
+        let environment = HostBackend::new(&layout(3, 1, 1)).unwrap().environment();
+        assert_eq!((environment.backend.as_str(), environment.link.as_str(), environment.ranks), ("host", "host", 3));
+        assert_eq!(environment.devices.len(), 3);
+        assert!(!environment.device.is_empty());
+    }
+
+    #[test]
+    fn each_rank_has_one_station() {
+        let stations = HostBackend::new(&layout(5, 1, 1)).unwrap().open(&[]).unwrap();
+        assert_eq!(stations.iter().map(|s| s.ranks().to_vec()).collect::<Vec<_>>(), [[0], [1], [2], [3], [4]]);
+    }
+
+    #[test]
+    fn buffers_that_do_not_fit_are_refused_and_the_rank_goes_on() {
+        let mut station = HostBackend::new(&layout(1, 1, 1)).unwrap().stations().unwrap().remove(0);
+        let error = station.prepare(1 << 50, 1 << 50).unwrap_err();
+        assert!(matches!(error, super::super::RankError::Memory { rank: 0, .. }), "{error}");
+        assert!(matches!(station.prepare(u64::MAX, u64::MAX), Err(super::super::RankError::Memory { .. })));
+        station.prepare(64, 64).unwrap();
+        assert_eq!(station.guards(0, 64, 64).unwrap(), None);
+    }
+}

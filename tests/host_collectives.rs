@@ -1,0 +1,103 @@
+//! Every collective of the host backend ends with what the oracle expects, on ranks that really run at once.
+
+mod host_support;
+
+use collcheck::backend::host::Algorithm;
+use collcheck::case::{Case, DType, Op, Primitive, Variant};
+use host_support::{case, expect_right, with};
+
+const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
+
+fn reducing() -> impl Iterator<Item = Primitive> {
+    Primitive::ALL.into_iter().filter(|primitive| primitive.unit().reduces())
+}
+
+fn moving() -> impl Iterator<Item = Primitive> {
+    Primitive::ALL.into_iter().filter(|primitive| !primitive.unit().reduces())
+}
+
+/// The cases that `ranks` ranks can run, with every root of rooted primitives.
+fn with_roots(ranks: u32, cases: impl Iterator<Item = Case>) -> Vec<Case> {
+    let mut all = Vec::new();
+    for case in cases.filter(|case| case.primitive.unit().refuses(ranks).is_none()) {
+        if case.primitive.unit().rooted() {
+            all.extend((1..ranks).map(|root| with(case.clone(), Variant::Root(root))));
+        }
+        all.push(case);
+    }
+    all
+}
+
+#[test]
+fn every_op_dtype_and_count_reduces_over_rings_and_chains() {
+    for ranks in RANKS {
+        let cases = reducing().flat_map(|primitive| {
+            Op::ALL.into_iter().flat_map(move |op| {
+                DType::ALL.into_iter().flat_map(move |dtype| {
+                    [dtype.size(), 1000 + 3 * dtype.size()].map(|bytes| case(primitive, Some(op), dtype, bytes))
+                })
+            })
+        });
+        expect_right(ranks, Some(Algorithm::Ring), &cases.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn every_op_dtype_and_count_reduces_over_the_tree() {
+    for ranks in RANKS {
+        let cases = Op::ALL.into_iter().flat_map(|op| {
+            DType::ALL.into_iter().flat_map(move |dtype| {
+                [dtype.size(), 1000 + 3 * dtype.size()].map(|bytes| case(Primitive::AllReduce, Some(op), dtype, bytes))
+            })
+        });
+        expect_right(ranks, Some(Algorithm::Tree), &cases.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn every_root_and_placement_of_every_collective_is_right_at_odd_and_round_sizes() {
+    for ranks in RANKS {
+        let cases = reducing().map(|primitive| (primitive, Some(Op::Sum))).chain(moving().map(|p| (p, None)));
+        let cases = cases.flat_map(|(primitive, op)| {
+            [DType::Int8, DType::Bfloat16, DType::Float, DType::Double].into_iter().flat_map(move |dtype| {
+                let plain = [1, 4096].map(|bytes| case(primitive, op, dtype, bytes));
+                let odd = [37, 5003].map(|bytes| with(case(primitive, op, dtype, bytes), Variant::Odd));
+                plain.into_iter().chain(odd)
+            })
+        });
+        expect_right(ranks, None, &with_roots(ranks, cases));
+    }
+}
+
+/// Longer than a channel, and than a chunk for each rank, with remainders.
+#[test]
+fn messages_longer_than_the_channels_arrive_whole() {
+    for ranks in [2, 3, 4, 8] {
+        let mut cases = Vec::new();
+        for primitive in Primitive::ALL {
+            let op = primitive.unit().reduces().then_some(Op::Sum);
+            cases.push(with(case(primitive, op, DType::Uint8, 100_003), Variant::Odd));
+            cases.push(case(primitive, op, DType::Float, 1 << 20));
+            cases.push(with(case(primitive, op, DType::Half, (1 << 20) + 6), Variant::Odd));
+        }
+        cases.push(case(Primitive::AllReduce, Some(Op::Avg), DType::Bfloat16, 3 << 20));
+        cases.push(case(Primitive::ReduceScatter, Some(Op::Mulsum), DType::Double, 3 << 20));
+        cases.push(case(Primitive::Broadcast, None, DType::Uint64, (1 << 20) + 8));
+        cases.retain(|case| case.primitive.unit().refuses(ranks).is_none());
+        expect_right(ranks, None, &cases);
+        expect_right(
+            ranks,
+            Some(Algorithm::Tree),
+            &[case(Primitive::AllReduce, Some(Op::Prod), DType::Int32, 1 << 20)],
+        );
+    }
+}
+
+#[test]
+fn sixty_four_ranks_on_few_cores_get_there() {
+    let cases: Vec<Case> = Primitive::ALL
+        .into_iter()
+        .map(|primitive| case(primitive, primitive.unit().reduces().then_some(Op::Avg), DType::Float, 100_000))
+        .collect();
+    expect_right(64, None, &cases);
+}
