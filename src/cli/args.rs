@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use super::values::{self, Choice, OpChoice, Seed};
 use crate::case::{Bytes, DType, Primitive};
 use crate::fleet::protocol::Tamper;
-use crate::run::plan::{BackendChoice, Destination, Format};
+use crate::report::Format;
+use crate::run::plan::{BackendChoice, Destination};
 
 /// Upper bound of numbers of launches: single launch times are kept.
 const MOST_LAUNCHES: u32 = 1_000_000;

@@ -2,8 +2,9 @@
 
 mod args;
 mod exit;
+pub mod execute;
 mod list;
-mod run;
+pub mod run;
 mod usage;
 mod values;
 

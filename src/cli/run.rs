@@ -10,7 +10,8 @@ use super::values::Choice;
 use super::{list, values};
 use crate::backend::Unavailable;
 use crate::case::Case;
-use crate::run::plan::{BackendChoice, Destination, Format, Outputs, Run, RunPlan, Target};
+use crate::report::Format;
+use crate::run::plan::{BackendChoice, Destination, Outputs, Run, RunPlan, Target};
 use crate::suite::{Selection, Settings, SizeOverride, Suite};
 
 /// Runs the command. Everything that can be wrong about its arguments is said before anything starts.

@@ -96,7 +96,7 @@ fn figures(
     PlacementResult {
         in_place: placement == Placement::InPlace,
         mean_us,
-        time_us: measure::TimeStats::of(&slowest),
+        time_us: measure::time_stats(&slowest),
         algbw_gbs,
         busbw_gbs: algbw_gbs * unit.busbw_factor(ranks),
         wrong: checked.then_some(wrong),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::case::Case;
 use crate::fleet::protocol::Tamper;
+use crate::report::Format;
 
 /// Everything about one `collcheck run`.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,17 +83,6 @@ pub struct Outputs {
     pub csv: Option<PathBuf>,
     /// nccl-tests' table.
     pub table: Option<Destination>,
-}
-
-/// `--format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// One line per case.
-    Pretty,
-    /// One character per case.
-    Terse,
-    /// One JSON object per event.
-    Json,
 }
 
 /// A file or the standard output.
