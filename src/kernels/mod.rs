@@ -1,1 +1,219 @@
 //! The CUDA kernels: sources, the PTX built of them, and what launches need to know.
+//!
+//! `oracle.cuh` and `methods.cuh` are the oracle's arithmetic, `stream.cuh` turns it into vectors of memory, `job.cuh`
+//! holds the structures below, and `kernels.cu` the kernels. `build-ptx.py` makes the PTX, which is committed: building
+//! collcheck takes no CUDA toolkit, and running it only the driver (525 or later).
+//!
+//! Every kernel takes `(Params, Job, Outcome*)`, the first two by value, and any grid from [`grid`]. A region may begin
+//! and end at any element; its address must be a multiple of the element's size.
+
+use crate::backend::MAX_SAMPLES;
+use crate::oracle::{Method, Params};
+
+#[cfg(test)]
+mod tests;
+
+/// The PTX for a device by the major number of its compute capability, which must be 7 or more.
+pub fn ptx(compute_capability_major: u32) -> &'static str {
+    if compute_capability_major >= 9 { include_str!("collcheck_sm90.ptx") } else { include_str!("collcheck_sm70.ptx") }
+}
+
+/// What is done to a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Action {
+    /// Write its content.
+    Fill = 0,
+    /// Write the complement of its content.
+    Poison = 1,
+    /// Compare it with its content.
+    Check = 2,
+}
+
+/// One launch's region. `struct Job` of `job.cuh` has the same layout: change both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Job {
+    /// Device address of the region's first element.
+    pub ptr: u64,
+    /// Elements.
+    pub len: u64,
+    /// What the first element is called in the outcome: its index in the buffer.
+    pub index: u64,
+    /// The logical element that the first one is, as in [`crate::backend::Content`].
+    pub element: u64,
+    /// Whose input it is, where it is one.
+    pub rank: u32,
+    /// 1 for the reduction over all ranks, 0 for a rank's input.
+    pub reduced: u32,
+    /// The [`Action`].
+    pub action: u32,
+    /// Keeps the size a multiple of 8.
+    pub reserved: u32,
+}
+
+impl Job {
+    /// What [`GUARD`] takes: `len` bytes that must all be `byte`. `index` names the first, and may wrap below zero only
+    /// if the whole zone does, so that the first breach is the least.
+    pub fn guard(ptr: u64, len: u64, index: u64, byte: u8) -> Job {
+        Job { ptr, len, index, element: byte.into(), rank: 0, reduced: 0, action: Action::Check as u32, reserved: 0 }
+    }
+}
+
+/// One wrong element.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sample {
+    /// `Job::index` and on.
+    pub index: u64,
+    /// Bits found.
+    pub actual: u64,
+    /// Bits expected.
+    pub expected: u64,
+}
+
+/// What checks found. Several checks in a row may add to one; it begins as [`Outcome::EMPTY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Outcome {
+    /// Wrong elements.
+    pub wrong: u64,
+    /// Least index of them.
+    pub first: u64,
+    /// Wrong elements that asked for a place in `samples`, may exceed what there is.
+    pub sampled: u32,
+    /// Held while `first` and its sample are written.
+    pub lock: u32,
+    /// The first wrong element, then others in no order; the first may be among them once more.
+    pub samples: [Sample; MAX_SAMPLES],
+}
+
+impl Outcome {
+    /// Nothing found yet.
+    pub const EMPTY: Outcome = Outcome {
+        wrong: 0,
+        first: u64::MAX,
+        sampled: 0,
+        lock: 0,
+        samples: [Sample { index: 0, actual: 0, expected: 0 }; MAX_SAMPLES],
+    };
+
+    /// The wrong element with the least index.
+    pub fn first(&self) -> Option<Sample> {
+        if self.wrong == 0 { None } else { self.samples.first().copied() }
+    }
+
+    /// The wrong elements kept, each once, the first one first.
+    pub fn samples(&self) -> impl Iterator<Item = Sample> {
+        let first = self.first();
+        let others = if first.is_some() { self.sampled as usize } else { 0 };
+        let others = self.samples.iter().skip(1).take(others).copied();
+        first.into_iter().chain(others.filter(move |s| Some(s.index) != first.map(|f| f.index)))
+    }
+}
+
+/// The kernel that checks guard zones, with [`Job::guard`] and any [`Params`].
+pub const GUARD: &str = "guard";
+
+/// All kernels.
+pub const NAMES: [&str; 35] = [
+    GUARD,
+    "check_exact",
+    "check_exact_8",
+    "check_near",
+    "check_near_8",
+    "write_stream",
+    "write_stream_8",
+    "int_sum_1",
+    "int_sum_4",
+    "int_sum_8",
+    "int_prod_1",
+    "int_prod_4",
+    "int_prod_8",
+    "int_extreme_1",
+    "int_extreme_4",
+    "int_extreme_8",
+    "int_avg_1",
+    "int_avg_4",
+    "int_avg_8",
+    "float_sum_1",
+    "float_sum_2",
+    "float_sum_4",
+    "float_sum_8",
+    "float_prod_1",
+    "float_prod_2",
+    "float_prod_4",
+    "float_prod_8",
+    "float_extreme_1",
+    "float_extreme_2",
+    "float_extreme_4",
+    "float_extreme_8",
+    "float_avg_1",
+    "float_avg_2",
+    "float_avg_4",
+    "float_avg_8",
+];
+
+/// The kernel for an action on a region whose content is the reduction (`reduced`) or a rank's input.
+///
+/// Expected values and copied inputs are one masked stream for all ops and dtypes. A rank's input to a reduction has a
+/// kernel for each method and width, which does all three actions.
+pub fn name(action: Action, reduced: bool, p: &Params) -> &'static str {
+    if reduced || p.method == Method::Copy {
+        return match (action, reduced && p.tolerance > 0, p.width) {
+            (Action::Check, false, 8) => "check_exact_8",
+            (Action::Check, false, _) => "check_exact",
+            (Action::Check, true, 8) => "check_near_8",
+            (Action::Check, true, _) => "check_near",
+            (Action::Fill | Action::Poison, _, 8) => "write_stream_8",
+            (Action::Fill | Action::Poison, _, _) => "write_stream",
+        };
+    }
+    // There is no integer of 2 bytes.
+    match (p.method, p.width) {
+        (Method::Copy, _) => "write_stream",
+        (Method::IntSum, 8) => "int_sum_8",
+        (Method::IntSum, 4) => "int_sum_4",
+        (Method::IntSum, _) => "int_sum_1",
+        (Method::IntProd, 8) => "int_prod_8",
+        (Method::IntProd, 4) => "int_prod_4",
+        (Method::IntProd, _) => "int_prod_1",
+        (Method::IntMin | Method::IntMax, 8) => "int_extreme_8",
+        (Method::IntMin | Method::IntMax, 4) => "int_extreme_4",
+        (Method::IntMin | Method::IntMax, _) => "int_extreme_1",
+        (Method::IntAvg, 8) => "int_avg_8",
+        (Method::IntAvg, 4) => "int_avg_4",
+        (Method::IntAvg, _) => "int_avg_1",
+        (Method::FloatSum, 8) => "float_sum_8",
+        (Method::FloatSum, 4) => "float_sum_4",
+        (Method::FloatSum, 2) => "float_sum_2",
+        (Method::FloatSum, _) => "float_sum_1",
+        (Method::FloatProd, 8) => "float_prod_8",
+        (Method::FloatProd, 4) => "float_prod_4",
+        (Method::FloatProd, 2) => "float_prod_2",
+        (Method::FloatProd, _) => "float_prod_1",
+        (Method::FloatMin | Method::FloatMax, 8) => "float_extreme_8",
+        (Method::FloatMin | Method::FloatMax, 4) => "float_extreme_4",
+        (Method::FloatMin | Method::FloatMax, 2) => "float_extreme_2",
+        (Method::FloatMin | Method::FloatMax, _) => "float_extreme_1",
+        (Method::FloatAvg, 8) => "float_avg_8",
+        (Method::FloatAvg, 4) => "float_avg_4",
+        (Method::FloatAvg, 2) => "float_avg_2",
+        (Method::FloatAvg, _) => "float_avg_1",
+    }
+}
+
+/// Threads of a block: the kernels are compiled for exactly this.
+pub const THREADS: u32 = 256;
+
+/// Bytes that a block of a check takes at a time: 4 vectors of 16 bytes a thread.
+const TILE: u64 = THREADS as u64 * 4 * 16;
+
+/// Blocks per multiprocessor. About 4 run at a time; many more than that let faster multiprocessors take more of them.
+const BLOCKS_PER_SM: u64 = 64;
+
+/// Blocks, and threads of each, for a region of `bytes` on a device with `sms` multiprocessors.
+pub fn grid(bytes: u64, sms: u32) -> (u32, u32) {
+    let most = (u64::from(sms.max(1)) * BLOCKS_PER_SM).min(i32::MAX as u64);
+    (bytes.div_ceil(TILE).clamp(1, most) as u32, THREADS)
+}

@@ -1,0 +1,374 @@
+// Kernels that write contents, compare memory with them, and check guard zones.
+//
+// All take (Params, Job, Outcome*) and run on blocks of THREADS threads; the grid may have any size, see `grid` in mod.rs.
+// Memory is walked in tiles of BATCH vectors a thread, so that as many loads are under way at a time.
+
+#include "job.cuh"
+#include "stream.cuh"
+
+#define TILE ((u64)THREADS * BATCH)
+
+#define DEVICE static __device__ __forceinline__
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, 4)
+
+DEVICE void load(u32 (&words)[4], u64 address)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(address));
+#else
+    memcpy(words, (const void *)address, 16);
+#endif
+}
+
+DEVICE void store(u64 address, const u32 (&words)[4])
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
+                 : "memory");
+#else
+    memcpy((void *)address, words, 16);
+#endif
+}
+
+DEVICE u64 load_element(u64 address, u32 width)
+{
+    switch (width) {
+    case 1: return *(const unsigned char *)address;
+    case 2: return *(const unsigned short *)address;
+    case 4: return *(const u32 *)address;
+    default: return *(const u64 *)address;
+    }
+}
+
+DEVICE void store_element(u64 address, u32 width, u64 value)
+{
+    switch (width) {
+    case 1: *(unsigned char *)address = (unsigned char)value; break;
+    case 2: *(unsigned short *)address = (unsigned short)value; break;
+    case 4: *(u32 *)address = (u32)value; break;
+    default: *(u64 *)address = value;
+    }
+}
+
+// Records one wrong element. Sample 0 is the first wrong element of all; it alone needs the lock, which few threads ask
+// for, as only ever earlier elements do.
+static __device__ void record(Outcome *out, Sample sample)
+{
+    volatile u64 *first = &out->first;
+    volatile u32 *sampled = &out->sampled;
+    if (*sampled < SAMPLES - 1) {
+        u32 slot = atomicAdd(&out->sampled, 1) + 1;
+        if (slot < SAMPLES)
+            out->samples[slot] = sample;
+    }
+    for (bool done = false; !done && sample.index < *first;) {
+        if (atomicCAS(&out->lock, 0, 1) == 0) {
+            __threadfence();
+            if (sample.index < *first) {
+                volatile Sample *slot = &out->samples[0];
+                slot->index = sample.index;
+                slot->actual = sample.actual;
+                slot->expected = sample.expected;
+                *first = sample.index;
+            }
+            __threadfence();
+            atomicExch(&out->lock, 0);
+            done = true;
+        }
+    }
+}
+
+// What the slow path needs to know of a check.
+struct Report {
+    Outcome *out;
+    u64 mask;
+    u32 width;
+    u32 tolerance;
+};
+
+// Compares vectors that differ element by element, and returns how many of `elements` are wrong.
+static __device__ __noinline__ u32 report(Report to, uint4 actual, uint4 expected, u64 index, u32 elements)
+{
+    u64 a[2] = {actual.x | (u64)actual.y << 32, actual.z | (u64)actual.w << 32};
+    u64 e[2] = {expected.x | (u64)expected.y << 32, expected.z | (u64)expected.w << 32};
+    u32 wrong = 0;
+#pragma unroll 1
+    for (u32 k = 0; k < elements; k++) {
+        u32 byte = k * to.width;
+        u64 found = (byte < 8 ? a[0] : a[1]) >> 8 * (byte % 8) & to.mask;
+        u64 wanted = (byte < 8 ? e[0] : e[1]) >> 8 * (byte % 8) & to.mask;
+        if (!accepts(found, wanted, to.mask, to.tolerance)) {
+            record(to.out, Sample{index + k, found, wanted});
+            wrong++;
+        }
+    }
+    return wrong;
+}
+
+DEVICE u32 report_element(Report to, u64 actual, u64 expected, u64 index)
+{
+    uint4 a = make_uint4((u32)actual, (u32)(actual >> 32), 0, 0);
+    uint4 e = make_uint4((u32)expected, (u32)(expected >> 32), 0, 0);
+    return report(to, a, e, index, 1);
+}
+
+// Expected values of a reduction or copied inputs.
+template <u32 PHASE> struct Stream {
+    static constexpr u32 phase = PHASE;
+    Masked masked;
+
+    DEVICE Stream make(const Params &p, const Job &job)
+    {
+        return Stream{job.reduced ? masked_reduced(&p) : masked_copy(&p, job.rank)};
+    }
+    __device__ __forceinline__ void vector(u64 byte, u32 (&words)[4]) const
+    {
+        masked_vector(&masked, PHASE, byte, words);
+    }
+    __device__ __forceinline__ u64 element(u32 width, u64 i) const
+    {
+        return masked_element(&masked, width, i);
+    }
+};
+
+// One byte again and again, as in guard zones.
+struct Constant {
+    static constexpr u32 phase = PHASE_VECTOR;
+    u32 byte;
+
+    __device__ __forceinline__ void vector(u64, u32 (&words)[4]) const
+    {
+        for (u32 &word : words)
+            word = byte * 0x01010101u;
+    }
+    __device__ __forceinline__ u64 element(u32, u64) const
+    {
+        return byte;
+    }
+};
+
+// The elements before and after a region's whole units, one each for the first threads of block 0: at most 15 and 15.
+struct Edge {
+    bool any;
+    u64 k;
+};
+
+DEVICE Edge edge(const Split &parts, u64 len)
+{
+    u32 t = threadIdx.x;
+    if (blockIdx.x != 0 || t >= 32)
+        return Edge{false, 0};
+    if (t < 16)
+        return Edge{t < parts.head, t};
+    return Edge{t - 16 < parts.tail, len - parts.tail + (t - 16)};
+}
+
+template <class Content> DEVICE void write(const Content &content, u32 width, const Job &job)
+{
+    const Split parts = split(job.ptr, job.len, width, 16);
+    const u32 flip = job.action == POISON ? ~0u : 0;
+    const u64 base = job.ptr + parts.head * width;
+    const u64 byte = (job.element + parts.head) * width;
+    const u64 step = (u64)gridDim.x * THREADS;
+#pragma unroll 2
+    for (u64 v = (u64)blockIdx.x * THREADS + threadIdx.x; v < parts.units; v += step) {
+        u32 words[4];
+        content.vector(byte + 16 * v, words);
+        for (u32 &word : words)
+            word ^= flip;
+        store(base + 16 * v, words);
+    }
+    const Edge e = edge(parts, job.len);
+    if (e.any)
+        store_element(job.ptr + e.k * width, width, content.element(width, job.element + e.k) ^ (flip ? ~0ull : 0));
+}
+
+template <bool NEAR, class Content>
+DEVICE void check(const Content &content, u64 mask, u32 width, const Job &job, Outcome *out)
+{
+    const Split parts = split(job.ptr, job.len, width, 16);
+    const u64 base = job.ptr + parts.head * width;
+    const u64 byte = (job.element + parts.head) * width;
+    const u32 one = NEAR ? ones(width) : 0;
+    const Report to{out, mask, width, NEAR ? (u32)ULP : 0};
+    u64 wrong = 0;
+    for (u64 v = (u64)blockIdx.x * TILE + threadIdx.x; v < parts.units; v += gridDim.x * TILE) {
+        if (v + (BATCH - 1) * THREADS < parts.units) {
+            u32 actual[BATCH][4];
+#pragma unroll
+            for (u32 u = 0; u < BATCH; u++)
+                load(actual[u], base + 16 * (v + u * THREADS));
+            u32 found = 0;
+#pragma unroll
+            for (u32 u = 0; u < BATCH; u++) {
+                u32 expected[4];
+                content.vector(byte + 16 * (v + u * THREADS), expected);
+                found |= differ_vector(Content::phase, actual[u], expected, NEAR, one);
+            }
+            if (!found)
+                continue;
+        }
+        // a tile that differs, or the last one: again, one by one
+#pragma unroll 1
+        for (u64 u = v; u < parts.units && u < v + TILE; u += THREADS) {
+            u32 actual[4], expected[4];
+            load(actual, base + 16 * u);
+            content.vector(byte + 16 * u, expected);
+            if (differ_vector(Content::phase, actual, expected, NEAR, one)) {
+                u32 in_vector = 16 >> width_bits(width);
+                wrong += report(to, make_uint4(actual[0], actual[1], actual[2], actual[3]),
+                                make_uint4(expected[0], expected[1], expected[2], expected[3]),
+                                job.index + parts.head + u * in_vector, in_vector);
+            }
+        }
+    }
+    const Edge e = edge(parts, job.len);
+    if (e.any)
+        wrong += report_element(to, load_element(job.ptr + e.k * width, width),
+                                content.element(width, job.element + e.k), job.index + e.k);
+    if (wrong)
+        atomicAdd(&out->wrong, wrong);
+}
+
+// The phase of a region's vectors.
+DEVICE u32 phase_of_job(const Params &p, const Job &job)
+{
+    const Split parts = split(job.ptr, job.len, p.width, 16);
+    return phase_of(p.width, (job.element + parts.head) * p.width);
+}
+
+template <bool NEAR> DEVICE void check_words(const Params &p, const Job &job, Outcome *out)
+{
+    switch (phase_of_job(p, job)) {
+    case PHASE_VECTOR: return check<NEAR>(Stream<PHASE_VECTOR>::make(p, job), p.mask, p.width, job, out);
+    case PHASE_WORD: return check<NEAR>(Stream<PHASE_WORD>::make(p, job), p.mask, p.width, job, out);
+    default: return check<NEAR>(Stream<PHASE_BYTE>::make(p, job), p.mask, p.width, job, out);
+    }
+}
+
+KERNEL check_exact(Params p, Job job, Outcome *out)
+{
+    check_words<false>(p, job, out);
+}
+
+KERNEL check_near(Params p, Job job, Outcome *out)
+{
+    check_words<true>(p, job, out);
+}
+
+KERNEL check_exact_8(Params p, Job job, Outcome *out)
+{
+    check<false>(Stream<PHASE_DOUBLE>::make(p, job), p.mask, 8, job, out);
+}
+
+KERNEL check_near_8(Params p, Job job, Outcome *out)
+{
+    check<true>(Stream<PHASE_DOUBLE>::make(p, job), p.mask, 8, job, out);
+}
+
+// Fill and poison.
+KERNEL write_stream(Params p, Job job, Outcome *)
+{
+    switch (phase_of_job(p, job)) {
+    case PHASE_VECTOR: return write(Stream<PHASE_VECTOR>::make(p, job), p.width, job);
+    case PHASE_WORD: return write(Stream<PHASE_WORD>::make(p, job), p.width, job);
+    default: return write(Stream<PHASE_BYTE>::make(p, job), p.width, job);
+    }
+}
+
+KERNEL write_stream_8(Params p, Job job, Outcome *)
+{
+    write(Stream<PHASE_DOUBLE>::make(p, job), 8, job);
+}
+
+// A guard zone: `len` bytes that must all be `element`.
+KERNEL guard(Params, Job job, Outcome *out)
+{
+    check<false>(Constant{(u32)job.element & 0xff}, 0xff, 1, job, out);
+}
+
+// A rank's inputs to a reduction: fill, poison and check, by words of memory. One division for each thread.
+template <u32 WIDTH> struct Inputs;
+#define INPUTS(WIDTH, WORD)                                                                                           \
+    template <> struct Inputs<WIDTH> {                                                                                \
+        typedef WORD Word;                                                                                            \
+        DEVICE WORD word(const Params *p, u32 method, u32 rank, u64 i, u32 q, bool aligned)                           \
+        {                                                                                                             \
+            return input_word_##WIDTH(p, method, rank, i, q, aligned);                                                \
+        }                                                                                                             \
+        DEVICE u64 element(const Params *p, u32 method, u32 rank, u64 i)                                              \
+        {                                                                                                             \
+            return share_##WIDTH(p, method, reduced_##WIDTH(p, i), rank, i, position(p, rank, i));                    \
+        }                                                                                                             \
+    };
+INPUTS(1, u32)
+INPUTS(2, u32)
+INPUTS(4, u32)
+INPUTS(8, u64)
+
+template <u32 METHOD, u32 WIDTH> DEVICE void inputs(const Params &p, const Job &job, Outcome *out)
+{
+    typedef typename Inputs<WIDTH>::Word Word;
+    constexpr u32 PER_WORD = sizeof(Word) / WIDTH;
+    const Split parts = split(job.ptr, job.len, WIDTH, sizeof(Word));
+    const u64 start = (u64)blockIdx.x * THREADS + threadIdx.x;
+    const u64 step = (u64)gridDim.x * THREADS;
+    const Word flip = job.action == POISON ? ~(Word)0 : 0;
+    const u32 turn = (u32)(step * PER_WORD % p.ranks);
+    const u64 first = job.element + parts.head;
+    const bool aligned = first % PER_WORD == 0;
+    Word *at = (Word *)(job.ptr + parts.head * WIDTH) + start;
+    u64 i = first + start * PER_WORD;
+    u32 q = position(&p, job.rank, i);
+    const Report to{out, p.mask, WIDTH, 0};
+    u64 wrong = 0;
+    for (u64 w = start; w < parts.units; w += step) {
+        Word actual = job.action == CHECK ? *at : 0;
+        Word expected = Inputs<WIDTH>::word(&p, METHOD, job.rank, i, q, aligned);
+        if (job.action != CHECK)
+            *at = expected ^ flip;
+        else if (actual != expected)
+            wrong += report(to, make_uint4((u32)actual, (u32)((u64)actual >> 32), 0, 0),
+                            make_uint4((u32)expected, (u32)((u64)expected >> 32), 0, 0),
+                            job.index + (i - job.element), PER_WORD);
+        at += step;
+        i += step * PER_WORD;
+        q = advance(q, turn, p.ranks);
+    }
+    const Edge e = edge(parts, job.len);
+    if (e.any) {
+        u64 address = job.ptr + e.k * WIDTH;
+        u64 expected = Inputs<WIDTH>::element(&p, METHOD, job.rank, job.element + e.k);
+        if (job.action != CHECK)
+            store_element(address, WIDTH, expected ^ (flip ? ~0ull : 0));
+        else
+            wrong += report_element(to, load_element(address, WIDTH), expected, job.index + e.k);
+    }
+    if (wrong)
+        atomicAdd(&out->wrong, wrong);
+}
+
+#define INPUT_KERNEL(NAME, METHOD, WIDTH)                                                                             \
+    KERNEL NAME##_##WIDTH(Params p, Job job, Outcome *out)                                                            \
+    {                                                                                                                 \
+        inputs<METHOD, WIDTH>(p, job, out);                                                                           \
+    }
+#define INTEGER_KERNELS(NAME, METHOD)                                                                                 \
+    INPUT_KERNEL(NAME, METHOD, 1)                                                                                     \
+    INPUT_KERNEL(NAME, METHOD, 4)                                                                                     \
+    INPUT_KERNEL(NAME, METHOD, 8)
+#define FLOAT_KERNELS(NAME, METHOD)                                                                                   \
+    INTEGER_KERNELS(NAME, METHOD)                                                                                     \
+    INPUT_KERNEL(NAME, METHOD, 2)
+
+INTEGER_KERNELS(int_sum, INT_SUM)
+INTEGER_KERNELS(int_prod, INT_PROD)
+INTEGER_KERNELS(int_extreme, INT_MIN)
+INTEGER_KERNELS(int_avg, INT_AVG)
+FLOAT_KERNELS(float_sum, FLOAT_SUM)
+FLOAT_KERNELS(float_prod, FLOAT_PROD)
+FLOAT_KERNELS(float_extreme, FLOAT_MIN)
+FLOAT_KERNELS(float_avg, FLOAT_AVG)

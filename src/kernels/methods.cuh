@@ -1,0 +1,236 @@
+/* What a rank holds, for elements of WIDTH bytes: included by oracle.cuh once for each width.
+ *
+ * Elements of up to 4 bytes are computed in 32 bits, which is what makes filling fast. Arithmetic that wraps is the same
+ * modulo 2^32, and nothing else here passes 32 bits (the tests compare with Rust, which uses 64). Both branches of a
+ * choice draw from one stream picked beforehand: neighbouring threads have different roles and would else hash twice. */
+
+#define JOIN2(name, width) name##_##width
+#define JOIN(name, width) JOIN2(name, width)
+#define W(name) JOIN(name, WIDTH)
+
+#if WIDTH == 8
+#define NUM u64
+#define BITS 64
+#define HIGH high_64
+#define LEADING_ZEROS leading_zeros_64
+#define NEWTON_STEPS 5
+#else
+#define NUM u32
+#define BITS 32
+#define HIGH high_32
+#define LEADING_ZEROS leading_zeros_32
+#define NEWTON_STEPS (WIDTH == 4 ? 4 : WIDTH == 2 ? 3 : 2)
+#endif
+#define MASK ((NUM) ~(NUM)0 >> (BITS - 8 * WIDTH))
+
+/* Element `i` of a stream. */
+FN NUM W(element)(Key key, u64 i)
+{
+#if WIDTH == 8
+    return double_word(key, i);
+#else
+    return word(key, i / (4 / WIDTH)) >> 8 * WIDTH * (u32)(i % (4 / WIDTH)) & MASK;
+#endif
+}
+
+/* A random number for element `i`. */
+FN NUM W(draw)(Key key, u64 i)
+{
+#if WIDTH == 8
+    return double_word(key, i);
+#else
+    return word(key, i);
+#endif
+}
+
+/* The inverse of an odd number; each step doubles the number of right bits, from 3. */
+FN NUM W(inverse)(NUM odd)
+{
+    NUM x = odd;
+    UNROLL
+    for (int step = 0; step < NEWTON_STEPS; step++)
+        x *= 2 - odd * x;
+    return x;
+}
+
+/* `count` units of the power of two with exponent field `unit_field`. */
+FN NUM W(compose)(NUM count, NUM unit_field, u32 fraction_bits)
+{
+    u32 top = BITS - 1 - LEADING_ZEROS(count);
+    NUM field = unit_field + top;
+    NUM significand = top <= fraction_bits ? count << (fraction_bits - top) : count >> (top - fraction_bits);
+    return (field << fraction_bits) + significand - ((NUM)1 << fraction_bits);
+}
+
+/* The expected value at element `i`. */
+FN NUM W(reduced)(const Params *p, u64 i)
+{
+    NUM random = W(element)(p->target_key, i);
+    return (((random & (NUM)p->target_and) + (NUM)p->target_add) | (NUM)p->target_or) & MASK;
+}
+
+/* The stream that position `q` draws from: one for those who share the target, one for each pair behind them. */
+FN Key W(stream)(const Params *p, u32 q)
+{
+    Key pair = sub(p->pair_key, (q - p->owners) / 2);
+    return q < p->owners ? p->split_key : pair;
+}
+
+FN NUM W(int_sum)(const Params *p, NUM target, u32 rank, u64 i, u32 q)
+{
+    NUM random = W(draw)(W(stream)(p, q), i) | 1;
+    NUM share;
+    if (q >= p->owners) {
+        share = (q - p->owners) % 2 ? (NUM)0 - random : random;
+    } else if (p->owners == 1) {
+        share = target;
+    } else {
+        NUM first = random & MASK;
+        if (first == target)
+            first ^= 2;
+        share = q == 0 ? first : target - first;
+    }
+    if (p->scaled)
+        share *= W(inverse)((NUM)scale_odd(rank));
+    return share & MASK;
+}
+
+FN NUM W(int_prod)(const Params *p, NUM target, u64 i, u32 q)
+{
+    NUM random = W(draw)(W(stream)(p, q), i);
+    int owner = q < p->owners;
+    NUM factor = (random & ~(NUM)7) | 3;
+    if (owner)
+        factor = (target & 3) == 1 ? (random & ~(NUM)3) | 3 : (random & ~(NUM)7) | 5;
+    NUM inverse = W(inverse)(factor);
+    NUM share;
+    if (!owner)
+        share = (q - p->owners) % 2 ? inverse : factor;
+    else if (p->owners == 1)
+        share = target;
+    else
+        share = q == 1 ? factor : target * inverse;
+    return share & MASK;
+}
+
+FN NUM W(int_extreme)(const Params *p, NUM target, u64 i, u32 q)
+{
+    NUM flip = (NUM)p->sign_flip;
+    NUM key = target ^ flip;
+    int min = p->method == INT_MIN;
+    NUM distance = 1 + HIGH(W(draw)(sub(p->pair_key, q), i), min ? MASK - key : key);
+    NUM loser = (min ? key + distance : key - distance) ^ flip;
+    return q == 0 ? target : loser & MASK;
+}
+
+FN NUM W(int_avg)(const Params *p, NUM target, u64 i, u32 q)
+{
+    if (p->base == 0)
+        return q < p->pair_range;
+    NUM random = W(draw)(W(stream)(p, q), i);
+    NUM quotient = p->negative ? (0 - target) & MASK : target;
+    NUM share = (NUM)p->base;
+    if (q == 0) {
+        share += p->ranks * (quotient - (NUM)p->base);
+        if (p->rest && (random & 1))
+            share += p->ranks - 1;
+    } else if (p->pair_range > 0 && (q - p->owners) / 2 < p->pairs) {
+        NUM c = 1 + HIGH(random, (NUM)p->pair_range);
+        share = (q - p->owners) % 2 ? share - c : share + c;
+    }
+    return p->negative ? (0 - share) & MASK : share;
+}
+
+FN NUM W(float_sum)(const Params *p, NUM target, u32 rank, u64 i, u32 q)
+{
+    NUM sign = (NUM)p->sign;
+    NUM hidden = (NUM)1 << p->fraction_bits;
+    NUM units = ((target & (hidden - 1)) | hidden) >> (p->fraction_bits + 1 - p->target_bits);
+    NUM unit_field = ((target & ~sign) >> p->fraction_bits) - (p->target_bits - 1);
+    int owner = q < p->owners;
+    NUM range = owner ? units - 1 : (NUM)p->pair_range;
+    NUM count = 1 + HIGH(W(draw)(W(stream)(p, q), i), range);
+    if (owner)
+        count = p->owners == 1 ? units : q == 0 ? count : units - count;
+    NUM bits = W(compose)(count, unit_field, p->fraction_bits);
+    if (p->scaled)
+        bits -= (NUM)scale_exponent(rank) << p->fraction_bits;
+    NUM negative = target & sign;
+    if (!owner && (q - p->owners) % 2)
+        negative ^= sign;
+    return q < p->active ? bits | negative : 0;
+}
+
+FN NUM W(float_prod)(const Params *p, NUM target, u32 q)
+{
+    NUM unit = (NUM)1 << p->fraction_bits;
+    NUM one = (NUM)p->bias << p->fraction_bits;
+    NUM sign = (NUM)p->sign;
+    if (q == 0)
+        return (p->ranks - 1) % 2 ? target ^ sign : target;
+    if (q <= 2 * p->pairs)
+        return q % 2 ? one + unit : one - unit;
+    return one | sign;
+}
+
+FN NUM W(float_extreme)(const Params *p, NUM target, u64 i, u32 q)
+{
+    NUM sign = (NUM)p->sign;
+    NUM largest = (NUM)p->max_finite;
+    NUM smallest = (NUM)1 << p->fraction_bits;
+    NUM codes = largest - smallest + 1;
+    NUM magnitude = target & ~sign;
+    NUM place = target & sign ? largest - magnitude : codes + magnitude - smallest;
+    int min = p->method == FLOAT_MIN;
+    NUM range = min ? 2 * codes - 1 - place : place;
+    NUM distance = 1 + HIGH(W(draw)(sub(p->pair_key, q), i), range);
+    NUM loser = min ? place + distance : place - distance;
+    NUM bits = loser < codes ? sign | (largest - loser) : loser - codes + smallest;
+    return q == 0 ? target : bits;
+}
+
+/* Rust: average::part. The products need 64 bits for any width. */
+FN NUM W(float_avg)(const Params *p, NUM target, u32 q)
+{
+    if (q >= p->owners)
+        return 0;
+    u32 fraction_bits = p->fraction_bits;
+    NUM sign = (NUM)p->sign;
+    NUM magnitude = target & ~sign;
+    NUM hidden = (NUM)1 << fraction_bits;
+    u64 total = (u64)((magnitude & (hidden - 1)) | hidden) * p->ranks;
+    u64 unit_field = (u64)(magnitude >> fraction_bits) - fraction_bits;
+    u64 count = p->owners == 1 ? total : total / 2 + (p->skewed ? total / 16 : 0);
+    count = round_to(count, fraction_bits + 1);
+    if (q != 0)
+        count = round_to(total - count, fraction_bits + 1);
+    return (target & sign) | (NUM)compose_8(count, unit_field, fraction_bits);
+}
+
+/* What `rank` at position `q` holds of `target` at element `i`. */
+FN NUM W(share)(const Params *p, u32 method, NUM target, u32 rank, u64 i, u32 q)
+{
+    switch (method) {
+    case INT_SUM: return W(int_sum)(p, target, rank, i, q);
+    case INT_PROD: return W(int_prod)(p, target, i, q);
+    case INT_MIN:
+    case INT_MAX: return W(int_extreme)(p, target, i, q);
+    case INT_AVG: return W(int_avg)(p, target, i, q);
+    case FLOAT_SUM: return W(float_sum)(p, target, rank, i, q);
+    case FLOAT_PROD: return W(float_prod)(p, target, q);
+    case FLOAT_MIN:
+    case FLOAT_MAX: return W(float_extreme)(p, target, i, q);
+    case FLOAT_AVG: return W(float_avg)(p, target, q);
+    default: return W(element)(sub(p->pair_key, rank), i);
+    }
+}
+
+#undef JOIN2
+#undef JOIN
+#undef W
+#undef NUM
+#undef BITS
+#undef HIGH
+#undef LEADING_ZEROS
+#undef NEWTON_STEPS
+#undef MASK

@@ -1,0 +1,105 @@
+//! The PTX against its sources and its callers.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::case::{DType, Op, Primitive};
+use crate::oracle::Plan;
+
+/// FNV-1a over names and texts of the sources, as `build-ptx.py` computes it too.
+fn fingerprint() -> u64 {
+    let sources = [
+        ("oracle.cuh", include_str!("oracle.cuh")),
+        ("methods.cuh", include_str!("methods.cuh")),
+        ("stream.cuh", include_str!("stream.cuh")),
+        ("job.cuh", include_str!("job.cuh")),
+        ("kernels.cu", include_str!("kernels.cu")),
+    ];
+    let bytes = sources.iter().flat_map(|(name, text)| [name.as_bytes(), &[0], text.as_bytes(), &[0]]).flatten();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |value, &byte| (value ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+const MAJORS: [u32; 2] = [7, 9];
+
+#[test]
+fn the_ptx_is_built_from_the_sources_as_they_are() {
+    let header = format!("// collcheck kernels, sources {:016x}", fingerprint());
+    for major in MAJORS {
+        assert_eq!(ptx(major).lines().next(), Some(&*header), "stale: run src/kernels/build-ptx.py");
+    }
+}
+
+/// Names of the kernels in a PTX text.
+fn entries(ptx: &str) -> BTreeSet<&str> {
+    ptx.lines().filter_map(|line| line.strip_prefix(".visible .entry ")?.strip_suffix('(')).collect()
+}
+
+#[test]
+fn the_ptx_holds_all_kernels_and_no_others() {
+    for major in MAJORS {
+        assert_eq!(entries(ptx(major)), NAMES.into_iter().collect());
+    }
+}
+
+#[test]
+fn the_ptx_loads_on_old_drivers_and_is_made_for_blocks_of_this_size() {
+    for (major, target) in [(7, ".target sm_70"), (9, ".target sm_90")] {
+        let lines: Vec<&str> = ptx(major).lines().collect();
+        assert!(lines.contains(&".version 8.0") && lines.contains(&target));
+        let limit = format!(".maxntid {THREADS}, 1, 1");
+        assert_eq!(lines.iter().filter(|l| **l == limit).count(), NAMES.len());
+    }
+}
+
+/// Every op and dtype that a region can have; and every kernel serves some.
+#[test]
+fn every_region_has_its_own_kernel() {
+    let mut used = BTreeSet::from([GUARD]);
+    for dtype in DType::ALL {
+        let ops = Op::ALL.into_iter().map(Some).chain([None]);
+        for op in ops {
+            let plan = Plan::new(1, Primitive::AllReduce, op, dtype, 4, 0);
+            for action in [Action::Fill, Action::Poison, Action::Check] {
+                for reduced in [false, true] {
+                    let name = name(action, reduced, plan.params());
+                    assert!(NAMES.contains(&name), "{name}");
+                    let width = name.rsplit('_').next().and_then(|w| w.parse::<u64>().ok());
+                    assert!(width.is_none_or(|w| w == dtype.size()), "{name} for {dtype}");
+                    assert!(width.is_some() || dtype.size() < 8, "{name} for {dtype}");
+                    used.insert(name);
+                }
+            }
+        }
+    }
+    assert_eq!(used, NAMES.into_iter().collect());
+}
+
+#[test]
+fn grids_cover_small_regions_and_are_limited_for_large_ones() {
+    assert_eq!(grid(0, 132), (1, 256));
+    assert_eq!(grid(1, 132), (1, 256));
+    assert_eq!(grid(16 * 1024 + 1, 132), (2, 256));
+    assert_eq!(grid(1 << 40, 132), (132 * 64, 256));
+    assert_eq!(grid(1 << 40, 0), (64, 256));
+    assert_eq!(grid(u64::MAX, u32::MAX).0, i32::MAX as u32);
+}
+
+#[test]
+fn an_outcome_tells_the_first_and_each_sample_once() {
+    let mut outcome = Outcome::EMPTY;
+    assert_eq!((outcome.first(), outcome.samples().count()), (None, 0));
+    let sample = |index| Sample { index, actual: 1, expected: 2 };
+    outcome.samples[..4].copy_from_slice(&[sample(3), sample(9), sample(3), sample(5)]);
+    (outcome.wrong, outcome.first, outcome.sampled) = (3, 3, 3);
+    assert_eq!(outcome.first(), Some(sample(3)));
+    assert_eq!(outcome.samples().map(|s| s.index).collect::<Vec<_>>(), [3, 9, 5]);
+    outcome.sampled = u32::MAX;
+    assert_eq!(outcome.samples().count(), 256 - 1);
+}
+
+/// Arguments are passed by value: far below the 4 KiB that launches may take.
+#[test]
+fn arguments_are_small() {
+    assert_eq!(size_of::<Params>() % 8, 0);
+    assert!(size_of::<Params>() + size_of::<Job>() + 8 <= 256);
+}

@@ -1,0 +1,285 @@
+//! The kernels, run on the CPU over regions of any place, length and content.
+
+use std::sync::{Mutex, OnceLock};
+
+use collcheck::case::{DType, Op, Primitive};
+use collcheck::kernels::{Action, GUARD, Job, Outcome, Sample, name};
+use collcheck::oracle::{Params, Plan};
+use libloading::{Library, Symbol};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use super::library::{CXX, compile};
+use super::plans;
+
+type Kernel = unsafe extern "C" fn(Params, Job, *mut Outcome);
+type Launch = unsafe extern "C" fn(Kernel, u32, *const Params, *const Job, *mut Outcome);
+
+/// The kernels, compiled once for all tests. They run one at a time.
+struct Device(Library, Mutex<()>);
+
+impl Device {
+    fn new() -> Option<&'static Device> {
+        static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
+        DEVICE.get_or_init(|| Some(Device(compile(&CXX, "kernels.cpp")?, Mutex::new(())))).as_ref()
+    }
+
+    fn launch(&self, name: &str, blocks: u32, p: &Params, job: &Job, outcome: &mut Outcome) {
+        let _one = self.1.lock();
+        // SAFETY: the source gives these names these types.
+        let kernel: Symbol<Kernel> = unsafe { self.0.get(name.as_bytes()) }.unwrap_or_else(|e| panic!("{name}: {e}"));
+        // SAFETY: as above.
+        let launch: Symbol<Launch> = unsafe { self.0.get(b"collcheck_launch") }.unwrap();
+        // SAFETY: the job's region lies in a buffer that the caller borrows for the call.
+        unsafe { launch(*kernel, blocks, p, job, outcome) };
+    }
+}
+
+/// A buffer of bytes that starts on a multiple of 16, and a region of elements in it.
+struct Region<'a> {
+    memory: Vec<u128>,
+    plan: &'a Plan,
+    start: u64,
+    len: u64,
+    element: u64,
+    rank: u32,
+    reduced: bool,
+    blocks: u32,
+}
+
+const BLANK: u8 = 0x5a;
+/// Elements after the region, to see that nothing is written there.
+const MARGIN: u64 = 40;
+
+impl<'a> Region<'a> {
+    fn new(rng: &mut StdRng, plan: &'a Plan, len: u64) -> Region<'a> {
+        let (width, ranks) = (plan.dtype().size(), plan.params().ranks);
+        let start = rng.random_range(0..40);
+        let element = match rng.random_range(0..4) {
+            0 => 0,
+            1 => rng.random_range(0..100),
+            // crosses 2^32 words
+            2 => (1u64 << 34) / width - rng.random_range(0..=len),
+            _ => start + 16 * rng.random_range(0..1000u64),
+        };
+        Region {
+            memory: vec![u128::from_ne_bytes([BLANK; 16]); ((start + len + MARGIN) * width).div_ceil(16) as usize],
+            plan,
+            start,
+            len,
+            element,
+            rank: rng.random_range(0..ranks),
+            reduced: rng.random(),
+            blocks: rng.random_range(1..4),
+        }
+    }
+
+    fn run(&mut self, device: &Device, action: Action, outcome: &mut Outcome) {
+        let job = Job {
+            ptr: self.memory.as_mut_ptr() as u64 + self.start * self.plan.dtype().size(),
+            len: self.len,
+            index: self.start,
+            element: self.element,
+            rank: self.rank,
+            reduced: self.reduced.into(),
+            action: action as u32,
+            reserved: 0,
+        };
+        let p = self.plan.params();
+        device.launch(name(action, self.reduced, p), self.blocks, p, &job, outcome);
+    }
+
+    fn get(&self, index: u64) -> u64 {
+        let width = self.plan.dtype().size() as usize;
+        let at = index as usize * width;
+        let mut bytes = [0; 8];
+        bytes[..width].copy_from_slice(&self.memory[at / 16].to_ne_bytes()[at % 16..at % 16 + width]);
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn set(&mut self, index: u64, value: u64) {
+        let width = self.plan.dtype().size() as usize;
+        let at = index as usize * width;
+        let mut bytes = self.memory[at / 16].to_ne_bytes();
+        bytes[at % 16..at % 16 + width].copy_from_slice(&value.to_ne_bytes()[..width]);
+        self.memory[at / 16] = u128::from_ne_bytes(bytes);
+    }
+
+    fn content(&self, index: u64) -> u64 {
+        let i = index - self.start + self.element;
+        if self.reduced { self.plan.reduced(i) } else { self.plan.input(self.rank, i) }
+    }
+
+    fn elements(&self) -> std::ops::Range<u64> {
+        self.start..self.start + self.len
+    }
+
+    fn describe(&self) -> String {
+        let (start, len, element, reduced) = (self.start, self.len, self.element, self.reduced);
+        let (dtype, method) = (self.plan.dtype(), self.plan.params().method);
+        format!("{dtype} {method:?}, {len} at {start} of {element}, reduced {reduced}, {} blocks", self.blocks)
+    }
+}
+
+/// Short ones, with head and tail only, and ones of several tiles for several blocks.
+fn lengths(rng: &mut StdRng, width: u64) -> [u64; 4] {
+    [
+        rng.random_range(1..8),
+        rng.random_range(8..50),
+        rng.random_range(50..3000),
+        rng.random_range(20_000..70_000u64) / width,
+    ]
+}
+
+#[test]
+fn fill_writes_the_content_and_poison_its_complement_and_neither_more() {
+    let Some(device) = Device::new() else { return };
+    let mut rng = StdRng::seed_from_u64(1);
+    for (_, dtype, plan) in plans(&[1, 3, 8, 100]) {
+        for len in lengths(&mut rng, dtype.size()) {
+            let mut region = Region::new(&mut rng, &plan, len);
+            for (action, flip) in [(Action::Fill, 0), (Action::Poison, dtype.mask())] {
+                region.run(device, action, &mut Outcome::EMPTY.clone());
+                let step = (len / 500).max(1) as usize;
+                let some = region.elements().step_by(step).chain(region.elements().rev().take(40));
+                for index in some {
+                    assert_eq!(region.get(index), region.content(index) ^ flip, "{} {index}", region.describe());
+                }
+                let blank = u64::from_ne_bytes([BLANK; 8]) & dtype.mask();
+                let end = region.elements().end;
+                for index in (0..region.start).chain(end..end + MARGIN) {
+                    assert_eq!(region.get(index), blank, "{} writes {index}", region.describe());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn check_passes_what_fill_wrote_and_finds_every_element_that_was_changed() {
+    let Some(device) = Device::new() else { return };
+    let mut rng = StdRng::seed_from_u64(2);
+    for (_, dtype, plan) in plans(&[2, 3, 64]) {
+        for len in lengths(&mut rng, dtype.size()) {
+            let mut region = Region::new(&mut rng, &plan, len);
+            let mut outcome = Outcome::EMPTY;
+            region.run(device, Action::Fill, &mut outcome);
+            region.run(device, Action::Check, &mut outcome);
+            assert_eq!(outcome, Outcome::EMPTY, "{}", region.describe());
+
+            let mut wrong: Vec<u64> = (0..rng.random_range(1..20)).map(|_| rng.random_range(0..len)).collect();
+            wrong.extend([0, len - 1].into_iter().filter(|_| rng.random()));
+            wrong.sort_unstable();
+            wrong.dedup();
+            let mut expected = Vec::new();
+            for k in wrong {
+                let index = region.start + k;
+                // the top bit, so that averages are off by more than their tolerance
+                let flip = 1 << (8 * dtype.size() - 1);
+                let actual = region.get(index) ^ flip;
+                region.set(index, actual);
+                expected.push(Sample { index, actual, expected: actual ^ flip });
+            }
+            region.run(device, Action::Check, &mut outcome);
+            assert_eq!(outcome.wrong, expected.len() as u64, "{}", region.describe());
+            assert_eq!(outcome.first, expected[0].index, "{}", region.describe());
+            assert_eq!(outcome.first(), Some(expected[0]), "{}", region.describe());
+            let mut samples: Vec<Sample> = outcome.samples().collect();
+            samples.sort_by_key(|s| s.index);
+            assert_eq!(samples, expected, "{}", region.describe());
+        }
+    }
+}
+
+#[test]
+fn averages_are_judged_as_the_plan_judges_them() {
+    let Some(device) = Device::new() else { return };
+    let mut rng = StdRng::seed_from_u64(3);
+    let mut passed = 0;
+    for (_, dtype, plan) in plans(&[1, 2, 3, 8, 200]).filter(|(op, ..)| *op == Some(Op::Avg)) {
+        for (len, noise) in lengths(&mut rng, dtype.size()).into_iter().flat_map(|len| [(len, 2), (len, 3)]) {
+            let mut region = Region::new(&mut rng, &plan, len);
+            region.reduced = true;
+            let mut wrong = 0;
+            for index in region.elements() {
+                let expected = region.content(index);
+                let actual = expected.wrapping_add(rng.random_range(0..=2 * noise)).wrapping_sub(noise) & dtype.mask();
+                wrong += u64::from(!plan.accepts(actual, expected));
+                region.set(index, actual);
+            }
+            let mut outcome = Outcome::EMPTY;
+            region.run(device, Action::Check, &mut outcome);
+            assert_eq!(outcome.wrong, wrong, "{}", region.describe());
+            passed += u64::from(wrong == 0);
+        }
+    }
+    assert!(passed > 50, "{passed}");
+}
+
+/// A rank's input to an average is no average: it must be whole to the bit.
+#[test]
+fn inputs_have_no_tolerance() {
+    let Some(device) = Device::new() else { return };
+    let mut rng = StdRng::seed_from_u64(4);
+    let plan = Plan::new(1, Primitive::AllReduce, Some(Op::Avg), DType::Float, 2, 0);
+    let mut region = Region::new(&mut rng, &plan, 1000);
+    region.reduced = false;
+    let mut outcome = Outcome::EMPTY;
+    region.run(device, Action::Fill, &mut outcome);
+    let index = region.start + 500;
+    region.set(index, region.get(index) ^ 1);
+    region.run(device, Action::Check, &mut outcome);
+    assert_eq!((outcome.wrong, outcome.first), (1, index));
+}
+
+#[test]
+fn a_region_that_is_wrong_all_over_is_counted_and_sampled_within_bounds() {
+    let Some(device) = Device::new() else { return };
+    let mut rng = StdRng::seed_from_u64(5);
+    for (_, _, plan) in plans(&[4]) {
+        let mut region = Region::new(&mut rng, &plan, 9000);
+        let mut outcome = Outcome::EMPTY;
+        region.run(device, Action::Poison, &mut outcome);
+        region.run(device, Action::Check, &mut outcome);
+        assert_eq!((outcome.wrong, outcome.first, outcome.lock), (9000, region.start, 0), "{}", region.describe());
+        let samples: Vec<Sample> = outcome.samples().collect();
+        assert!(samples.len() >= 255 && samples[0].index == region.start, "{}", region.describe());
+        for s in samples {
+            let (actual, expected) = (region.get(s.index), region.content(s.index));
+            assert_eq!(s, Sample { index: s.index, actual, expected }, "{}", region.describe());
+        }
+        // an outcome goes on over further checks, and keeps the first of all
+        let first = outcome.first;
+        region.start += 1;
+        region.len -= 1;
+        region.element += 1;
+        region.run(device, Action::Check, &mut outcome);
+        assert_eq!((outcome.wrong, outcome.first), (17_999, first), "{}", region.describe());
+    }
+}
+
+#[test]
+fn a_guard_zone_is_whole_or_its_first_broken_byte_is_told() {
+    let Some(device) = Device::new() else { return };
+    let plan = Plan::new(1, Primitive::AllReduce, None, DType::Int64, 2, 0);
+    let mut rng = StdRng::seed_from_u64(6);
+    for len in [0usize, 1, 15, 16, 17, 100, 4096, 40_000] {
+        for start in 0..18 {
+            let mut memory = vec![0xc5u8; start + len + 1];
+            memory[start + len] = 0;
+            let job = Job::guard(memory.as_mut_ptr() as u64 + start as u64, len as u64, 1000, 0xc5);
+            let mut outcome = Outcome::EMPTY;
+            device.launch(GUARD, 2, plan.params(), &job, &mut outcome);
+            assert_eq!(outcome, Outcome::EMPTY);
+            if len == 0 {
+                continue;
+            }
+            let broken = rng.random_range(0..len);
+            memory[start + broken] = 0xc4;
+            memory[start + len - 1] = 0xc4;
+            device.launch(GUARD, 2, plan.params(), &job, &mut outcome);
+            assert_eq!(outcome.wrong, if broken == len - 1 { 1 } else { 2 });
+            let first = Sample { index: 1000 + broken as u64, actual: 0xc4, expected: 0xc5 };
+            assert_eq!(outcome.first(), Some(first));
+        }
+    }
+}
