@@ -1,5 +1,7 @@
 //! From a [`Run`] to its end: backend, references and reports are made, and the engine is started.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,19 +9,19 @@ use libtest_mimic::Arguments;
 
 use super::exit::Exit;
 use crate::backend::host::HostBackend;
-use crate::backend::nccl::{self, NcclBackend};
+use crate::backend::nccl::{self, NcclBackend, Unusable};
 use crate::backend::{Backend, Layout, Unavailable};
 use crate::reference::References;
-use crate::report::{self, csv::Csv, json::Json, junit::Junit, table::Table};
+use crate::report::{self, CannotWrite, csv::Csv, json::Json, junit::Junit, table::Table};
 use crate::run::engine::{self, Ended};
 use crate::run::event::Consumer;
-use crate::run::plan::{BackendChoice, Destination, Outputs, Run, Target};
+use crate::run::plan::{BackendChoice, Destination, Outputs, Run, RunPlan, Target};
 
 /// Ranks of the host backend where none are asked for.
 const HOST_RANKS: u32 = 4;
 
 /// Runs cases and shows them on the terminal.
-pub fn execute(run: Run, rerun: Vec<String>) -> anyhow::Result<Exit> {
+pub fn on_terminal(run: Run, rerun: Vec<String>) -> anyhow::Result<Exit> {
     // libtest-mimic runs the trials; what people see comes from the events.
     let quiet = Arguments { test_threads: Some(1), logfile: Some(null_device()), ..Arguments::default() };
     let on_stdout = run.outputs.table != Some(Destination::Stdout);
@@ -28,14 +30,15 @@ pub fn execute(run: Run, rerun: Vec<String>) -> anyhow::Result<Exit> {
 }
 
 /// Runs cases with libtest-mimic's own output.
-pub fn execute_as_test(run: Run, arguments: Arguments) -> anyhow::Result<Exit> {
+pub fn as_tests(run: Run, arguments: Arguments) -> anyhow::Result<Exit> {
     drive(run, None, &Arguments { test_threads: Some(1), ..arguments })
 }
 
 fn drive(run: Run, shown: Option<Box<dyn Consumer>>, harness: &Arguments) -> anyhow::Result<Exit> {
     // Everything that can be wrong about files is said before anything runs.
     let references = references(&run.plan.references)?;
-    let mut consumers = files(&run.outputs)?;
+    let (test, settings) = table_header(&run.plan);
+    let mut consumers = files(&run.outputs, &test, &settings)?;
     consumers.extend(shown);
     let backend = match backend(&run.target) {
         Ok(backend) => backend,
@@ -68,6 +71,14 @@ fn exit(ended: &Ended) -> Exit {
     }
 }
 
+/// What nccl-tests' table is headed by: the binary there that runs these cases, and how.
+fn table_header(plan: &RunPlan) -> (String, String) {
+    let mut primitives: Vec<&str> = plan.cases.iter().map(|case| case.primitive.name()).collect();
+    primitives.dedup();
+    let test = if let [one] = primitives[..] { format!("{one}_perf") } else { "collcheck".to_owned() };
+    (test, format!("warmup iters: {} iters: {} validation: {}", plan.warmup, plan.iters, u8::from(plan.check)))
+}
+
 fn references(files: &[std::path::PathBuf]) -> anyhow::Result<References> {
     let mut references = References::embedded()?;
     for file in files {
@@ -76,7 +87,7 @@ fn references(files: &[std::path::PathBuf]) -> anyhow::Result<References> {
     Ok(references)
 }
 
-fn files(outputs: &Outputs) -> anyhow::Result<Vec<Box<dyn Consumer>>> {
+fn files(outputs: &Outputs, test: &str, settings: &str) -> anyhow::Result<Vec<Box<dyn Consumer>>> {
     let mut consumers: Vec<Box<dyn Consumer>> = Vec::new();
     let mut add = |consumer: Box<dyn Consumer>| consumers.push(consumer);
     if let Some(path) = &outputs.junit {
@@ -88,10 +99,14 @@ fn files(outputs: &Outputs) -> anyhow::Result<Vec<Box<dyn Consumer>>> {
     if let Some(path) = &outputs.csv {
         add(Box::new(Csv::create(path)?));
     }
-    match &outputs.table {
-        Some(Destination::File(path)) => add(Box::new(Table::create(path)?)),
-        Some(Destination::Stdout) => add(Box::new(Table::stdout())),
-        None => {}
+    if let Some(destination) = &outputs.table {
+        let out: Box<dyn Write + Send> = match destination {
+            Destination::File(path) => {
+                Box::new(File::create(path).map_err(|reason| CannotWrite { path: path.clone(), reason })?)
+            }
+            Destination::Stdout => Box::new(std::io::stdout()),
+        };
+        add(Box::new(Table::new(out, test, settings)));
     }
     Ok(consumers)
 }
@@ -99,15 +114,15 @@ fn files(outputs: &Outputs) -> anyhow::Result<Vec<Box<dyn Consumer>>> {
 fn backend(target: &Target) -> Result<Arc<dyn Backend>, Unavailable> {
     match target.backend {
         BackendChoice::Host => host(target),
-        BackendChoice::Nccl => on_gpus(target),
+        BackendChoice::Nccl => Ok(on_gpus(target)?),
         BackendChoice::Auto => match on_gpus(target) {
             Ok(backend) => Ok(backend),
-            // What was asked for by name must not be replaced in silence by something else.
-            Err(error) if target.nccl.is_some() || target.ranks_per_gpu > 1 => Err(error),
-            Err(error) => {
-                eprintln!("running on the host backend: {error}");
+            // What was asked for by name, or can be run in part, must not be replaced in silence by something else.
+            Err(Unusable::Unavailable(why)) if target.nccl.is_none() && target.ranks_per_gpu == 1 => {
+                eprintln!("running on the host backend: {why}");
                 host(target)
             }
+            Err(error) => Err(error.into()),
         },
     }
 }
@@ -121,14 +136,14 @@ fn host(target: &Target) -> Result<Arc<dyn Backend>, Unavailable> {
     Ok(Arc::new(HostBackend::new(&layout)?))
 }
 
-fn on_gpus(target: &Target) -> Result<Arc<dyn Backend>, Unavailable> {
+fn on_gpus(target: &Target) -> Result<Arc<dyn Backend>, Unusable> {
     let options = nccl::Options {
         nccl: target.nccl.clone(),
         ranks: target.ranks,
         ranks_per_gpu: target.ranks_per_gpu,
         ranks_per_thread: target.ranks_per_thread,
     };
-    Ok(Arc::new(NcclBackend::new(&options)?))
+    Ok(Arc::new(NcclBackend::new(options)?))
 }
 
 fn null_device() -> String {

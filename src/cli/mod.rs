@@ -1,8 +1,8 @@
 //! The command line: arguments in, exit code out. One module a command.
 
 mod args;
-mod exit;
 pub mod execute;
+mod exit;
 mod list;
 pub mod run;
 mod usage;
@@ -26,6 +26,20 @@ where
         Err(error) => return refuse(&error, &args),
     };
     dispatch(cli.command, &args).unwrap_or_else(|error| {
+        say(&format!("error: {error:#}"));
+        Exit::of(&error)
+    })
+}
+
+/// Runs the cases of `collcheck run` as libtest's arguments say; its own options come from their environment twins.
+pub fn run_as_tests(arguments: libtest_mimic::Arguments) -> Exit {
+    let args = ["collcheck", "run"].map(OsString::from);
+    let run = match args::parse(&args) {
+        Ok(Cli { command: Command::Run(run) }) => run::prepare(*run, &args),
+        Ok(_) => return Exit::Usage,
+        Err(error) => return refuse(&error, &args),
+    };
+    run.and_then(|run| execute::as_tests(run, arguments)).unwrap_or_else(|error| {
         say(&format!("error: {error:#}"));
         Exit::of(&error)
     })

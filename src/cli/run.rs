@@ -1,14 +1,15 @@
 //! `collcheck run`: from arguments to a [`Run`], which holds everything that the engine needs.
 
 use anyhow::{bail, ensure};
+use clap::ValueEnum;
 use std::ffi::OsString;
 use std::path::Path;
 
 use super::args::{LayoutChoice, MeasureArgs, OutputArgs, RunArgs, SelectionArgs, TargetArgs};
+use super::execute;
 use super::exit::Exit;
 use super::values::Choice;
 use super::{list, values};
-use crate::backend::Unavailable;
 use crate::case::Case;
 use crate::report::Format;
 use crate::run::plan::{BackendChoice, Destination, Outputs, Run, RunPlan, Target};
@@ -18,12 +19,43 @@ use crate::suite::{Selection, Settings, SizeOverride, Suite};
 pub fn main(args: RunArgs, command: &[OsString]) -> anyhow::Result<Exit> {
     let only_list = args.list;
     let run = prepare(args, command)?;
-    if only_list { list::print(&run.plan.cases) } else { execute(run) }
+    if only_list {
+        list::print(&run.plan.cases)
+    } else {
+        let rerun = rerun(command.first(), &run);
+        execute::on_terminal(run, rerun)
+    }
 }
 
-/// Hands the run to the engine.
-fn execute(run: Run) -> anyhow::Result<Exit> {
-    Err(Unavailable(format!("no engine to run {} cases with", run.plan.cases.len())).into())
+/// What runs cases in the same way again, whatever suite, options and variables this run got its ways from.
+fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
+    let Target { backend, ranks, ranks_per_gpu, ranks_per_thread, nccl } = &run.target;
+    let mut words =
+        vec![program.map_or("collcheck".to_owned(), |p| p.to_string_lossy().into_owned()), "run".to_owned()];
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    if let Some(value) = backend.to_possible_value() {
+        option("--backend", value.get_name().to_owned());
+    }
+    if let Some(ranks) = ranks {
+        option("--ranks", ranks.to_string());
+    }
+    for (name, count) in [("--ranks-per-gpu", ranks_per_gpu), ("--ranks-per-thread", ranks_per_thread)] {
+        if *count > 1 {
+            option(name, count.to_string());
+        }
+    }
+    if let Some(file) = nccl {
+        option("--nccl", file.display().to_string());
+    }
+    option("-n", run.plan.iters.to_string());
+    option("-w", run.plan.warmup.to_string());
+    for file in &run.plan.references {
+        option("--reference", file.display().to_string());
+    }
+    if let Some(t) = run.plan.tamper {
+        option("--tamper", format!("{}:{}:{}", t.rank, t.index, t.bit));
+    }
+    words
 }
 
 /// Turns arguments into plain data.

@@ -5,7 +5,7 @@ use super::result::{CaseResult, FailKind, FirstWrong, Judgement, Outcome, Placem
 use crate::backend::{GuardBreach, Placement, RankError};
 use crate::case::Case;
 use crate::fleet::protocol::{Measured, Report};
-use crate::measure;
+use crate::measure::{bandwidth, stats};
 use crate::oracle::show;
 
 /// A result without figures: the frame that outcomes are put into.
@@ -45,7 +45,8 @@ pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'
             result.placements.push(figures(case, ranks, placement, &measured, explain));
         }
     }
-    let damage: Vec<String> = reports.iter().flat_map(|r| r.placements.iter().flat_map(|m| damage(case, r.rank, m))).collect();
+    let damage: Vec<String> =
+        reports.iter().flat_map(|r| r.placements.iter().flat_map(|m| damage(case, r.rank, m))).collect();
     // the first cause, not the ranks that stopped because of it
     let cause = reports
         .iter()
@@ -79,7 +80,7 @@ fn figures(
     let slowest: Vec<f64> = (0..launches)
         .map(|i| measured.iter().filter_map(|(_, m)| m.iteration_us.get(i)).fold(0.0f64, |a, &b| a.max(f64::from(b))))
         .collect();
-    let algbw_gbs = measure::algbw_gbs(unit.algbw_bytes(&case.workload(ranks)), mean_us);
+    let bytes = unit.algbw_bytes(&case.workload(ranks));
     let checked = measured.iter().any(|(_, m)| m.output.is_some());
     let wrong = measured.iter().filter_map(|(_, m)| m.output.as_ref()).map(|v| v.wrong).sum();
     let first_wrong = measured.iter().find_map(|(rank, m)| {
@@ -96,9 +97,9 @@ fn figures(
     PlacementResult {
         in_place: placement == Placement::InPlace,
         mean_us,
-        time_us: measure::time_stats(&slowest),
-        algbw_gbs,
-        busbw_gbs: algbw_gbs * unit.busbw_factor(ranks),
+        time_us: stats::time_stats(&slowest),
+        algbw_gbs: bandwidth::algbw_gbs(bytes, mean_us),
+        busbw_gbs: bandwidth::busbw_gbs(bytes, unit.busbw_factor(ranks), mean_us),
         wrong: checked.then_some(wrong),
         first_wrong,
     }
@@ -125,7 +126,8 @@ fn damage(case: &Case, rank: u32, m: &Measured) -> Vec<String> {
     let mut lines = Vec::new();
     let place = place(m.placement == Placement::InPlace);
     if let Some(verdict) = m.input.as_ref().filter(|v| v.wrong > 0) {
-        let mut line = format!("{place}: {} elements that the call must leave alone changed on rank {rank}", verdict.wrong);
+        let mut line =
+            format!("{place}: {} elements that the call must leave alone changed on rank {rank}", verdict.wrong);
         if let Some(first) = verdict.first {
             let (was, is) = (show(case.dtype, first.expected), show(case.dtype, first.actual));
             line += &format!(", first at index {}: was {was}, is {is}", first.index);
@@ -135,7 +137,9 @@ fn damage(case: &Case, rank: u32, m: &Measured) -> Vec<String> {
     if let Some(GuardBreach { recv, offset }) = m.guard {
         let buffer = if recv { "receive" } else { "send" };
         let side = if offset < 0 { "before its start" } else { "past its end" };
-        lines.push(format!("{place}: rank {rank} wrote outside its {buffer} buffer, {side}: byte {offset} from its base"));
+        lines.push(format!(
+            "{place}: rank {rank} wrote outside its {buffer} buffer, {side}: byte {offset} from its base"
+        ));
     }
     lines
 }

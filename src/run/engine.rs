@@ -74,7 +74,8 @@ pub fn run(
             let session = session.clone();
             Trial::ignorable_test(case.name(), move || lock(&session).trial(index))
         });
-        libtest_mimic::run(harness, trials.collect());
+        // what it counts is counted here too, with more to tell
+        let _ = libtest_mimic::run(harness, trials.collect());
     }
     let mut session = lock(&session);
     session.team = None;
@@ -87,13 +88,7 @@ pub fn run(
 /// A run that could not start: reports are told, so that their files say so.
 pub fn refuse(command: Vec<String>, reason: &str, consumers: Vec<Box<dyn Consumer>>) {
     let mut hub = Hub { consumers, lost: Vec::new() };
-    hub.send(&Event::Started {
-        at: Local::now(),
-        command,
-        seed: 0,
-        environment: Box::default(),
-        cases: 0,
-    });
+    hub.send(&Event::Started { at: Local::now(), command, seed: 0, environment: Box::default(), cases: 0 });
     hub.send(&Event::Aborted { reason: reason.to_owned() });
     hub.send(&Event::Finished { at: Local::now(), summary: Summary::default() });
 }
@@ -218,12 +213,7 @@ impl Session {
             Err(error) => {
                 self.team = None;
                 let message = error.to_string();
-                CaseResult {
-                    outcome: Outcome::Fail,
-                    kind: Some(FailKind::Crash),
-                    message,
-                    ..frame(case, ranks)
-                }
+                CaseResult { outcome: Outcome::Fail, kind: Some(FailKind::Crash), message, ..frame(case, ranks) }
             }
         }
     }
