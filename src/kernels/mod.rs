@@ -14,6 +14,8 @@ use crate::oracle::{Method, Params};
 mod tests;
 
 /// The PTX for a device by the major number of its compute capability, which must be 7 or more.
+///
+/// Both become the same machine code today. The newer one is for devices and drivers that give up the older target.
 pub fn ptx(compute_capability_major: u32) -> &'static str {
     if compute_capability_major >= 9 { include_str!("collcheck_sm90.ptx") } else { include_str!("collcheck_sm70.ptx") }
 }
@@ -212,8 +214,11 @@ const TILE: u64 = THREADS as u64 * 4 * 16;
 /// Blocks per multiprocessor. About 4 run at a time; many more than that let faster multiprocessors take more of them.
 const BLOCKS_PER_SM: u64 = 64;
 
+/// Kernels count the elements of one step of the whole grid in 32 bits.
+const MOST_BLOCKS: u64 = 1 << 20;
+
 /// Blocks, and threads of each, for a region of `bytes` on a device with `sms` multiprocessors.
 pub fn grid(bytes: u64, sms: u32) -> (u32, u32) {
-    let most = (u64::from(sms.max(1)) * BLOCKS_PER_SM).min(i32::MAX as u64);
+    let most = (u64::from(sms.max(1)) * BLOCKS_PER_SM).min(MOST_BLOCKS);
     (bytes.div_ceil(TILE).clamp(1, most) as u32, THREADS)
 }
