@@ -1,7 +1,7 @@
 // Kernels that write contents, compare memory with them, and check guard zones.
 //
-// All take (Params, Job, Outcome*) and run on up to 2^20 blocks of THREADS threads, see `grid` in mod.rs. Memory is
-// walked in tiles of BATCH vectors a thread, so that as many loads are under way at a time.
+// All but the guard kernel take (Params, Job, Outcome*). They run on up to 2^20 blocks of THREADS threads, see `grid` in
+// mod.rs. Memory is walked in tiles of BATCH vectors a thread, so that as many loads are under way at a time.
 
 #include "job.cuh"
 #include "stream.cuh"
@@ -53,31 +53,34 @@ DEVICE void store_element(u64 address, u32 width, u64 value)
     }
 }
 
-// Records one wrong element. Sample 0 is the first wrong element of all; it alone needs the lock, which few threads ask
-// for, as only ever earlier elements do.
+// Records one wrong element. The last place for a sample is kept under a lock, with `first`: an element that is earlier
+// than all before it but finds no place takes that one. Few ask for the lock, as only ever earlier elements do.
 static __device__ void record(Outcome *out, Sample sample)
 {
+    enum : u32 { LAST = SAMPLES - 1 };
     volatile u64 *first = &out->first;
     volatile u32 *sampled = &out->sampled;
-    if (*sampled < SAMPLES - 1) {
-        u32 slot = atomicAdd(&out->sampled, 1) + 1;
-        if (slot < SAMPLES)
-            out->samples[slot] = sample;
-    }
-    for (bool done = false; !done && sample.index < *first;) {
-        if (atomicCAS(&out->lock, 0, 1) == 0) {
-            __threadfence();
-            if (sample.index < *first) {
-                volatile Sample *slot = &out->samples[0];
-                slot->index = sample.index;
-                slot->actual = sample.actual;
-                slot->expected = sample.expected;
-                *first = sample.index;
-            }
-            __threadfence();
-            atomicExch(&out->lock, 0);
-            done = true;
+    u32 place = *sampled < SAMPLES ? atomicAdd(&out->sampled, 1) : (u32)SAMPLES;
+    if (place < LAST)
+        out->samples[place] = sample;
+    for (bool done = false; !done && (place == LAST || sample.index < *first);) {
+        u32 state = atomicOr(&out->lock, LOCKED);
+        if (state & LOCKED)
+            continue;
+        __threadfence();
+        bool earlier = sample.index < *first;
+        if (earlier)
+            *first = sample.index;
+        if (place >= LAST && (earlier || !(state & TAKEN))) {
+            volatile Sample *last = &out->samples[LAST];
+            last->index = sample.index;
+            last->actual = sample.actual;
+            last->expected = sample.expected;
+            state = TAKEN;
         }
+        __threadfence();
+        atomicExch(&out->lock, state);
+        done = true;
     }
 }
 
@@ -341,10 +344,11 @@ KERNEL write_stream_8(Params p, Job job, Outcome *)
     write(Stream<PHASE_DOUBLE>::make(p, job), 8, job);
 }
 
-// A guard zone: `len` bytes that must all be `element`.
-KERNEL guard(Params, Job job, Outcome *out)
+// A guard zone: `len` bytes that must all be `byte`.
+KERNEL guard(u64 ptr, u64 len, u32 byte, Outcome *out)
 {
-    check<false>(Constant{(u32)job.element & 0xff}, 0xff, 1, job, out);
+    const Job job{ptr, len, 0, 0, 0, 0, CHECK, 0};
+    check<false>(Constant{byte & 0xff}, 0xff, 1, job, out);
 }
 
 // A rank's inputs to a reduction: fill, poison and check, by words of memory. One division for each thread.
