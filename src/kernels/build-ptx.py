@@ -4,8 +4,8 @@
     src/kernels/build-ptx.py            writes src/kernels/collcheck_sm70.ptx and collcheck_sm90.ptx
     src/kernels/build-ptx.py --check    fails if they are not what the sources give, byte for byte
 
-The NVRTC version is fixed: it makes the output reproducible, and it decides the oldest driver that loads it (the PTX ISA
-of CUDA 12.0 needs 525). The wheel is unpacked once, under target/.
+The NVRTC version is fixed: it makes the output reproducible, and it decides the oldest driver that loads it (the PTX
+ISA of CUDA 12.0 needs 525). The wheel is unpacked once, under target/.
 """
 
 import argparse
@@ -22,7 +22,7 @@ OPTIONS = ["--std=c++17"]
 
 
 def fingerprint():
-    """FNV-1a over names and texts of the sources, as `kernels::fingerprint` computes it too."""
+    """FNV-1a over names and texts of the sources, as tests.rs computes it too."""
     value = 0xCBF29CE484222325
     for name in SOURCES:
         for byte in name.encode() + b"\0" + (HERE / name).read_bytes() + b"\0":
@@ -34,9 +34,9 @@ def load_nvrtc():
     """The compiler's library, installed on first use."""
     root = HERE.parent.parent / "target" / f"nvrtc-{VERSION}"
     libraries = root / "nvidia" / "cuda_nvrtc" / "lib"
-    if not libraries.is_dir():
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--root-user-action=ignore", "--no-deps", "--target", str(root)]
-        subprocess.run(command + [f"{PACKAGE}=={VERSION}"], check=True)
+    if not (libraries / "libnvrtc.so.12").is_file():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--root-user-action=ignore", "--no-deps"]
+        subprocess.run(pip + ["--target", str(root), f"{PACKAGE}=={VERSION}"], check=True)
     # NVRTC opens this by name; loaded beforehand it is found.
     ctypes.CDLL(str(libraries / "libnvrtc-builtins.so.12.0"), mode=ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(str(libraries / "libnvrtc.so.12"))

@@ -32,6 +32,9 @@ typedef struct Sample {
     u64 expected;
 } Sample;
 
+/* Bits of `Outcome::lock`: someone holds it; the last sample is written. */
+enum { LOCKED = 1, TAKEN = 2 };
+
 /* Rust: kernels::Outcome. */
 typedef struct Outcome {
     u64 wrong;

@@ -1,7 +1,7 @@
 // Kernels that write contents, compare memory with them, and check guard zones.
 //
-// All take (Params, Job, Outcome*) and run on blocks of THREADS threads; the grid may have any size, see `grid` in mod.rs.
-// Memory is walked in tiles of BATCH vectors a thread, so that as many loads are under way at a time.
+// All but the guard kernel take (Params, Job, Outcome*). They run on up to 2^20 blocks of THREADS threads, see `grid` in
+// mod.rs. Memory is walked in tiles of BATCH vectors a thread, so that as many loads are under way at a time.
 
 #include "job.cuh"
 #include "stream.cuh"
@@ -53,31 +53,34 @@ DEVICE void store_element(u64 address, u32 width, u64 value)
     }
 }
 
-// Records one wrong element. Sample 0 is the first wrong element of all; it alone needs the lock, which few threads ask
-// for, as only ever earlier elements do.
+// Records one wrong element. The last place for a sample is kept under a lock, with `first`: an element that is earlier
+// than all before it but finds no place takes that one. Few ask for the lock, as only ever earlier elements do.
 static __device__ void record(Outcome *out, Sample sample)
 {
+    enum : u32 { LAST = SAMPLES - 1 };
     volatile u64 *first = &out->first;
     volatile u32 *sampled = &out->sampled;
-    if (*sampled < SAMPLES - 1) {
-        u32 slot = atomicAdd(&out->sampled, 1) + 1;
-        if (slot < SAMPLES)
-            out->samples[slot] = sample;
-    }
-    for (bool done = false; !done && sample.index < *first;) {
-        if (atomicCAS(&out->lock, 0, 1) == 0) {
-            __threadfence();
-            if (sample.index < *first) {
-                volatile Sample *slot = &out->samples[0];
-                slot->index = sample.index;
-                slot->actual = sample.actual;
-                slot->expected = sample.expected;
-                *first = sample.index;
-            }
-            __threadfence();
-            atomicExch(&out->lock, 0);
-            done = true;
+    u32 place = *sampled < SAMPLES ? atomicAdd(&out->sampled, 1) : (u32)SAMPLES;
+    if (place < LAST)
+        out->samples[place] = sample;
+    for (bool done = false; !done && (place == LAST || sample.index < *first);) {
+        u32 state = atomicOr(&out->lock, LOCKED);
+        if (state & LOCKED)
+            continue;
+        __threadfence();
+        bool earlier = sample.index < *first;
+        if (earlier)
+            *first = sample.index;
+        if (place >= LAST && (earlier || !(state & TAKEN))) {
+            volatile Sample *last = &out->samples[LAST];
+            last->index = sample.index;
+            last->actual = sample.actual;
+            last->expected = sample.expected;
+            state = TAKEN;
         }
+        __threadfence();
+        atomicExch(&out->lock, state);
+        done = true;
     }
 }
 
@@ -115,18 +118,27 @@ DEVICE u32 report_element(Report to, u64 actual, u64 expected, u64 index)
     return report(to, a, e, index, 1);
 }
 
-// Expected values of a reduction or copied inputs.
+// Expected values of a reduction or copied inputs, seen by one region.
 template <u32 PHASE> struct Stream {
-    static constexpr u32 phase = PHASE;
+    enum : u32 { phase = PHASE };
     Masked masked;
 
     DEVICE Stream make(const Params &p, const Job &job)
     {
         return Stream{job.reduced ? masked_reduced(&p) : masked_copy(&p, job.rank)};
     }
-    __device__ __forceinline__ void vector(u64 byte, u32 (&words)[4]) const
+    __device__ __forceinline__ Stream fold(u32 upper) const
     {
-        masked_vector(&masked, PHASE, byte, words);
+        return Stream{masked_fold(&masked, upper)};
+    }
+    // as masked_vector, after `fold`
+    __device__ __forceinline__ void vector(u32 w, u32 shift, u32 (&words)[4]) const
+    {
+        masked_vector(&masked, PHASE, w, shift, words);
+    }
+    __device__ __forceinline__ void bytes(u32 width, u64 byte, u32 (&words)[4]) const
+    {
+        masked_bytes(&masked, width, byte, words);
     }
     __device__ __forceinline__ u64 element(u32 width, u64 i) const
     {
@@ -136,13 +148,21 @@ template <u32 PHASE> struct Stream {
 
 // One byte again and again, as in guard zones.
 struct Constant {
-    static constexpr u32 phase = PHASE_VECTOR;
+    enum : u32 { phase = PHASE_VECTOR };
     u32 byte;
 
-    __device__ __forceinline__ void vector(u64, u32 (&words)[4]) const
+    __device__ __forceinline__ Constant fold(u32) const
+    {
+        return *this;
+    }
+    __device__ __forceinline__ void vector(u32, u32, u32 (&words)[4]) const
     {
         for (u32 &word : words)
             word = byte * 0x01010101u;
+    }
+    __device__ __forceinline__ void bytes(u32, u64, u32 (&words)[4]) const
+    {
+        vector(0, 0, words);
     }
     __device__ __forceinline__ u64 element(u32, u64) const
     {
@@ -166,20 +186,60 @@ DEVICE Edge edge(const Split &parts, u64 len)
     return Edge{t - 16 < parts.tail, len - parts.tail + (t - 16)};
 }
 
+// A thread's way over the vectors of a region: tile after tile, in each BATCH vectors that lie THREADS apart.
+struct Walk {
+    u64 v;     // the first of them
+    u64 at;    // its address
+    u64 byte;  // its place in the stream
+    u64 units; // vectors of the region
+
+    DEVICE Walk start(const Split &parts, const Job &job, u32 width)
+    {
+        u64 v = (u64)blockIdx.x * TILE + threadIdx.x;
+        u64 skipped = parts.head * width + 16 * v;
+        return Walk{v, job.ptr + skipped, job.element * width + skipped, parts.units};
+    }
+    // Whether the tile is whole, and the words of all its vectors have indices with the same upper half.
+    __device__ __forceinline__ bool plain() const
+    {
+        constexpr u32 WORDS = 4 * (BATCH - 1) * THREADS + VECTOR_WORDS;
+        return v + (BATCH - 1) * THREADS < units && (u32)(byte >> 2) < 0u - WORDS;
+    }
+    __device__ __forceinline__ void next()
+    {
+        u64 stride = gridDim.x * TILE;
+        v += stride;
+        at += 16 * stride;
+        byte += 16 * stride;
+    }
+};
+
 template <class Content> DEVICE void write(const Content &content, u32 width, const Job &job)
 {
     const Split parts = split(job.ptr, job.len, width, 16);
     const u32 flip = job.action == POISON ? ~0u : 0;
-    const u64 base = job.ptr + parts.head * width;
-    const u64 byte = (job.element + parts.head) * width;
-    const u64 step = (u64)gridDim.x * THREADS;
-#pragma unroll 2
-    for (u64 v = (u64)blockIdx.x * THREADS + threadIdx.x; v < parts.units; v += step) {
-        u32 words[4];
-        content.vector(byte + 16 * v, words);
-        for (u32 &word : words)
-            word ^= flip;
-        store(base + 16 * v, words);
+    for (Walk walk = Walk::start(parts, job, width); walk.v < walk.units; walk.next()) {
+        if (walk.plain()) {
+            const u32 w = (u32)(walk.byte >> 2), shift = 8 * (u32)(walk.byte & 3);
+            const Content folded = content.fold((u32)(walk.byte >> 34));
+#pragma unroll
+            for (u32 u = 0; u < BATCH; u++) {
+                u32 words[4];
+                folded.vector(w + 4 * u * THREADS, shift, words);
+                for (u32 &word : words)
+                    word ^= flip;
+                store(walk.at + 16 * u * THREADS, words);
+            }
+            continue;
+        }
+#pragma unroll 1
+        for (u32 u = 0; u < BATCH && walk.v + u * THREADS < walk.units; u++) {
+            u32 words[4];
+            content.bytes(width, walk.byte + 16 * u * THREADS, words);
+            for (u32 &word : words)
+                word ^= flip;
+            store(walk.at + 16 * u * THREADS, words);
+        }
     }
     const Edge e = edge(parts, job.len);
     if (e.any)
@@ -190,38 +250,38 @@ template <bool NEAR, class Content>
 DEVICE void check(const Content &content, u64 mask, u32 width, const Job &job, Outcome *out)
 {
     const Split parts = split(job.ptr, job.len, width, 16);
-    const u64 base = job.ptr + parts.head * width;
-    const u64 byte = (job.element + parts.head) * width;
     const u32 one = NEAR ? ones(width) : 0;
     const Report to{out, mask, width, NEAR ? (u32)ULP : 0};
     u64 wrong = 0;
-    for (u64 v = (u64)blockIdx.x * TILE + threadIdx.x; v < parts.units; v += gridDim.x * TILE) {
-        if (v + (BATCH - 1) * THREADS < parts.units) {
+    for (Walk walk = Walk::start(parts, job, width); walk.v < walk.units; walk.next()) {
+        if (walk.plain()) {
             u32 actual[BATCH][4];
 #pragma unroll
             for (u32 u = 0; u < BATCH; u++)
-                load(actual[u], base + 16 * (v + u * THREADS));
+                load(actual[u], walk.at + 16 * u * THREADS);
+            const u32 w = (u32)(walk.byte >> 2), shift = 8 * (u32)(walk.byte & 3);
+            const Content folded = content.fold((u32)(walk.byte >> 34));
             u32 found = 0;
 #pragma unroll
             for (u32 u = 0; u < BATCH; u++) {
                 u32 expected[4];
-                content.vector(byte + 16 * (v + u * THREADS), expected);
+                folded.vector(w + 4 * u * THREADS, shift, expected);
                 found |= differ_vector(Content::phase, actual[u], expected, NEAR, one);
             }
             if (!found)
                 continue;
         }
-        // a tile that differs, or the last one: again, one by one
+        // a tile that differs or is not plain: one by one
 #pragma unroll 1
-        for (u64 u = v; u < parts.units && u < v + TILE; u += THREADS) {
+        for (u32 u = 0; u < BATCH && walk.v + u * THREADS < walk.units; u++) {
             u32 actual[4], expected[4];
-            load(actual, base + 16 * u);
-            content.vector(byte + 16 * u, expected);
+            load(actual, walk.at + 16 * u * THREADS);
+            content.bytes(width, walk.byte + 16 * u * THREADS, expected);
             if (differ_vector(Content::phase, actual, expected, NEAR, one)) {
                 u32 in_vector = 16 >> width_bits(width);
                 wrong += report(to, make_uint4(actual[0], actual[1], actual[2], actual[3]),
                                 make_uint4(expected[0], expected[1], expected[2], expected[3]),
-                                job.index + parts.head + u * in_vector, in_vector);
+                                job.index + parts.head + (walk.v + u * THREADS) * in_vector, in_vector);
             }
         }
     }
@@ -284,10 +344,11 @@ KERNEL write_stream_8(Params p, Job job, Outcome *)
     write(Stream<PHASE_DOUBLE>::make(p, job), 8, job);
 }
 
-// A guard zone: `len` bytes that must all be `element`.
-KERNEL guard(Params, Job job, Outcome *out)
+// A guard zone: `len` bytes that must all be `byte`.
+KERNEL guard(u64 ptr, u64 len, u32 byte, Outcome *out)
 {
-    check<false>(Constant{(u32)job.element & 0xff}, 0xff, 1, job, out);
+    const Job job{ptr, len, 0, 0, 0, 0, CHECK, 0};
+    check<false>(Constant{byte & 0xff}, 0xff, 1, job, out);
 }
 
 // A rank's inputs to a reduction: fill, poison and check, by words of memory. One division for each thread.
@@ -315,9 +376,9 @@ template <u32 METHOD, u32 WIDTH> DEVICE void inputs(const Params &p, const Job &
     constexpr u32 PER_WORD = sizeof(Word) / WIDTH;
     const Split parts = split(job.ptr, job.len, WIDTH, sizeof(Word));
     const u64 start = (u64)blockIdx.x * THREADS + threadIdx.x;
-    const u64 step = (u64)gridDim.x * THREADS;
+    const u32 step = gridDim.x * THREADS;
+    const u32 turn = step * PER_WORD % p.ranks;
     const Word flip = job.action == POISON ? ~(Word)0 : 0;
-    const u32 turn = (u32)(step * PER_WORD % p.ranks);
     const u64 first = job.element + parts.head;
     const bool aligned = first % PER_WORD == 0;
     Word *at = (Word *)(job.ptr + parts.head * WIDTH) + start;
@@ -338,7 +399,7 @@ template <u32 METHOD, u32 WIDTH> DEVICE void inputs(const Params &p, const Job &
         i += step * PER_WORD;
         q = advance(q, turn, p.ranks);
     }
-    const Edge e = edge(parts, job.len);
+    const Edge e = PER_WORD > 1 ? edge(parts, job.len) : Edge{false, 0};
     if (e.any) {
         u64 address = job.ptr + e.k * WIDTH;
         u64 expected = Inputs<WIDTH>::element(&p, METHOD, job.rank, job.element + e.k);

@@ -1,8 +1,8 @@
 /* What a rank holds, for elements of WIDTH bytes: included by oracle.cuh once for each width.
  *
- * Elements of up to 4 bytes are computed in 32 bits, which is what makes filling fast. Arithmetic that wraps is the same
- * modulo 2^32, and nothing else here passes 32 bits (the tests compare with Rust, which uses 64). Both branches of a
- * choice draw from one stream picked beforehand: neighbouring threads have different roles and would else hash twice. */
+ * Elements of up to 4 bytes are computed in 32 bits, which makes filling fast. Arithmetic that wraps is the same modulo
+ * 2^32, and nothing else passes 32 bits but in averages (the tests compare with Rust, which uses 64). Both branches of a
+ * choice draw from one stream picked beforehand: neighbouring threads have different roles, and would else hash twice. */
 
 #define JOIN2(name, width) name##_##width
 #define JOIN(name, width) JOIN2(name, width)
@@ -12,16 +12,17 @@
 #define NUM u64
 #define BITS 64
 #define HIGH high_64
-#define LEADING_ZEROS leading_zeros_64
 #define NEWTON_STEPS 5
 #else
 #define NUM u32
 #define BITS 32
 #define HIGH high_32
-#define LEADING_ZEROS leading_zeros_32
 #define NEWTON_STEPS (WIDTH == 4 ? 4 : WIDTH == 2 ? 3 : 2)
 #endif
 #define MASK ((NUM) ~(NUM)0 >> (BITS - 8 * WIDTH))
+#define SIGN ((NUM)1 << (8 * WIDTH - 1))
+/* Known where there is one floating-point type of this width. */
+#define FRACTION_BITS(p) (WIDTH == 8 ? 52 : WIDTH == 4 ? 23 : (p)->fraction_bits)
 
 /* Element `i` of a stream. */
 FN NUM W(element)(Key key, u64 i)
@@ -53,13 +54,28 @@ FN NUM W(inverse)(NUM odd)
     return x;
 }
 
-/* `count` units of the power of two with exponent field `unit_field`. */
-FN NUM W(compose)(NUM count, NUM unit_field, u32 fraction_bits)
+/* `count` units of the power of two with exponent field `unit_field`; `count` fits the significand, and so converts to
+ * the processor's own type and from that to the one wanted without rounding. */
+FN NUM W(compose)(u64 count, NUM unit_field, u32 fraction_bits)
 {
-    u32 top = BITS - 1 - LEADING_ZEROS(count);
-    NUM field = unit_field + top;
-    NUM significand = top <= fraction_bits ? count << (fraction_bits - top) : count >> (top - fraction_bits);
-    return (field << fraction_bits) + significand - ((NUM)1 << fraction_bits);
+#if WIDTH == 8
+    return (double_bits(count) >> (52 - fraction_bits)) + ((unit_field - 1023) << fraction_bits);
+#else
+    return (float_bits(count) >> (23 - fraction_bits)) + ((unit_field - 127) << fraction_bits);
+#endif
+}
+
+/* The nearest whole number that fits the significand. */
+FN u64 W(round)(u64 value, u32 fraction_bits)
+{
+    (void)fraction_bits;
+#if WIDTH == 8
+    return double_integer(double_bits(value));
+#elif WIDTH == 4
+    return float_integer(float_bits(value));
+#else
+    return round_to(value, fraction_bits + 1);
+#endif
 }
 
 /* The expected value at element `i`. */
@@ -143,49 +159,47 @@ FN NUM W(int_avg)(const Params *p, NUM target, u64 i, u32 q)
 
 FN NUM W(float_sum)(const Params *p, NUM target, u32 rank, u64 i, u32 q)
 {
-    NUM sign = (NUM)p->sign;
-    NUM hidden = (NUM)1 << p->fraction_bits;
-    NUM units = ((target & (hidden - 1)) | hidden) >> (p->fraction_bits + 1 - p->target_bits);
-    NUM unit_field = ((target & ~sign) >> p->fraction_bits) - (p->target_bits - 1);
+    u32 fraction_bits = FRACTION_BITS(p);
+    NUM hidden = (NUM)1 << fraction_bits;
+    NUM units = ((target & (hidden - 1)) | hidden) >> (fraction_bits + 1 - p->target_bits);
+    NUM unit_field = ((target & ~SIGN) >> fraction_bits) - (p->target_bits - 1);
     int owner = q < p->owners;
     NUM range = owner ? units - 1 : (NUM)p->pair_range;
     NUM count = 1 + HIGH(W(draw)(W(stream)(p, q), i), range);
     if (owner)
         count = p->owners == 1 ? units : q == 0 ? count : units - count;
-    NUM bits = W(compose)(count, unit_field, p->fraction_bits);
+    NUM bits = W(compose)(count, unit_field, fraction_bits);
     if (p->scaled)
-        bits -= (NUM)scale_exponent(rank) << p->fraction_bits;
-    NUM negative = target & sign;
+        bits -= (NUM)scale_exponent(rank) << fraction_bits;
+    NUM negative = target & SIGN;
     if (!owner && (q - p->owners) % 2)
-        negative ^= sign;
+        negative ^= SIGN;
     return q < p->active ? bits | negative : 0;
 }
 
 FN NUM W(float_prod)(const Params *p, NUM target, u32 q)
 {
-    NUM unit = (NUM)1 << p->fraction_bits;
-    NUM one = (NUM)p->bias << p->fraction_bits;
-    NUM sign = (NUM)p->sign;
+    NUM unit = (NUM)1 << FRACTION_BITS(p);
+    NUM one = p->bias * unit;
     if (q == 0)
-        return (p->ranks - 1) % 2 ? target ^ sign : target;
+        return (p->ranks - 1) % 2 ? target ^ SIGN : target;
     if (q <= 2 * p->pairs)
         return q % 2 ? one + unit : one - unit;
-    return one | sign;
+    return one | SIGN;
 }
 
 FN NUM W(float_extreme)(const Params *p, NUM target, u64 i, u32 q)
 {
-    NUM sign = (NUM)p->sign;
     NUM largest = (NUM)p->max_finite;
-    NUM smallest = (NUM)1 << p->fraction_bits;
+    NUM smallest = (NUM)1 << FRACTION_BITS(p);
     NUM codes = largest - smallest + 1;
-    NUM magnitude = target & ~sign;
-    NUM place = target & sign ? largest - magnitude : codes + magnitude - smallest;
+    NUM magnitude = target & ~SIGN;
+    NUM place = target & SIGN ? largest - magnitude : codes + magnitude - smallest;
     int min = p->method == FLOAT_MIN;
     NUM range = min ? 2 * codes - 1 - place : place;
     NUM distance = 1 + HIGH(W(draw)(sub(p->pair_key, q), i), range);
     NUM loser = min ? place + distance : place - distance;
-    NUM bits = loser < codes ? sign | (largest - loser) : loser - codes + smallest;
+    NUM bits = loser < codes ? SIGN | (largest - loser) : loser - codes + smallest;
     return q == 0 ? target : bits;
 }
 
@@ -194,17 +208,16 @@ FN NUM W(float_avg)(const Params *p, NUM target, u32 q)
 {
     if (q >= p->owners)
         return 0;
-    u32 fraction_bits = p->fraction_bits;
-    NUM sign = (NUM)p->sign;
-    NUM magnitude = target & ~sign;
+    u32 fraction_bits = FRACTION_BITS(p);
+    NUM magnitude = target & ~SIGN;
     NUM hidden = (NUM)1 << fraction_bits;
     u64 total = (u64)((magnitude & (hidden - 1)) | hidden) * p->ranks;
-    u64 unit_field = (u64)(magnitude >> fraction_bits) - fraction_bits;
+    NUM unit_field = (magnitude >> fraction_bits) - fraction_bits;
     u64 count = p->owners == 1 ? total : total / 2 + (p->skewed ? total / 16 : 0);
-    count = round_to(count, fraction_bits + 1);
+    count = W(round)(count, fraction_bits);
     if (q != 0)
-        count = round_to(total - count, fraction_bits + 1);
-    return (target & sign) | (NUM)compose_8(count, unit_field, fraction_bits);
+        count = W(round)(total - count, fraction_bits);
+    return (target & SIGN) | W(compose)(count, unit_field, fraction_bits);
 }
 
 /* What `rank` at position `q` holds of `target` at element `i`. */
@@ -231,6 +244,7 @@ FN NUM W(share)(const Params *p, u32 method, NUM target, u32 rank, u64 i, u32 q)
 #undef NUM
 #undef BITS
 #undef HIGH
-#undef LEADING_ZEROS
 #undef NEWTON_STEPS
 #undef MASK
+#undef SIGN
+#undef FRACTION_BITS

@@ -4,8 +4,8 @@
 //! holds the structures below, and `kernels.cu` the kernels. `build-ptx.py` makes the PTX, which is committed: building
 //! collcheck takes no CUDA toolkit, and running it only the driver (525 or later).
 //!
-//! Every kernel takes `(Params, Job, Outcome*)`, the first two by value, and any grid from [`grid`]. A region may begin
-//! and end at any element; its address must be a multiple of the element's size.
+//! Every kernel but [`GUARD`] takes `(Params, Job, Outcome*)`, the first two by value, and any grid from [`grid`]. A
+//! region may begin and end at any element; its address must be a multiple of the element's size.
 
 use crate::backend::MAX_SAMPLES;
 use crate::oracle::{Method, Params};
@@ -14,6 +14,8 @@ use crate::oracle::{Method, Params};
 mod tests;
 
 /// The PTX for a device by the major number of its compute capability, which must be 7 or more.
+///
+/// Both become the same machine code today. The newer one is for devices and drivers that give up the older target.
 pub fn ptx(compute_capability_major: u32) -> &'static str {
     if compute_capability_major >= 9 { include_str!("collcheck_sm90.ptx") } else { include_str!("collcheck_sm70.ptx") }
 }
@@ -52,14 +54,6 @@ pub struct Job {
     pub reserved: u32,
 }
 
-impl Job {
-    /// What [`GUARD`] takes: `len` bytes that must all be `byte`. `index` names the first, and may wrap below zero only
-    /// if the whole zone does, so that the first breach is the least.
-    pub fn guard(ptr: u64, len: u64, index: u64, byte: u8) -> Job {
-        Job { ptr, len, index, element: byte.into(), rank: 0, reduced: 0, action: Action::Check as u32, reserved: 0 }
-    }
-}
-
 /// One wrong element.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -78,13 +72,13 @@ pub struct Sample {
 pub struct Outcome {
     /// Wrong elements.
     pub wrong: u64,
-    /// Least index of them.
+    /// Least index of them, all ones if there is none.
     pub first: u64,
-    /// Wrong elements that asked for a place in `samples`, may exceed what there is.
+    /// Wrong elements that asked for a place in `samples`; may exceed what there is.
     pub sampled: u32,
-    /// Held while `first` and its sample are written.
+    /// The kernels' own; it begins as 0.
     pub lock: u32,
-    /// The first wrong element, then others in no order; the first may be among them once more.
+    /// The first `sampled` of these are wrong elements in no order, with the least one among them.
     pub samples: [Sample; MAX_SAMPLES],
 }
 
@@ -98,21 +92,19 @@ impl Outcome {
         samples: [Sample { index: 0, actual: 0, expected: 0 }; MAX_SAMPLES],
     };
 
-    /// The wrong element with the least index.
-    pub fn first(&self) -> Option<Sample> {
-        if self.wrong == 0 { None } else { self.samples.first().copied() }
+    /// The wrong elements kept.
+    pub fn samples(&self) -> &[Sample] {
+        self.samples.get(..self.sampled as usize).unwrap_or(&self.samples)
     }
 
-    /// The wrong elements kept, each once, the first one first.
-    pub fn samples(&self) -> impl Iterator<Item = Sample> {
-        let first = self.first();
-        let others = if first.is_some() { self.sampled as usize } else { 0 };
-        let others = self.samples.iter().skip(1).take(others).copied();
-        first.into_iter().chain(others.filter(move |s| Some(s.index) != first.map(|f| f.index)))
+    /// The wrong element with the least index.
+    pub fn first(&self) -> Option<Sample> {
+        self.samples().iter().find(|s| s.index == self.first).copied()
     }
 }
 
-/// The kernel that checks guard zones, with [`Job::guard`] and any [`Params`].
+/// The kernel that checks guard zones: takes `(u64 ptr, u64 len, u32 byte, Outcome*)`, for `len` bytes that must all be
+/// `byte`. Indices in the outcome count bytes from `ptr` on.
 pub const GUARD: &str = "guard";
 
 /// All kernels.
@@ -212,8 +204,11 @@ const TILE: u64 = THREADS as u64 * 4 * 16;
 /// Blocks per multiprocessor. About 4 run at a time; many more than that let faster multiprocessors take more of them.
 const BLOCKS_PER_SM: u64 = 64;
 
+/// Kernels count the elements of one step of the whole grid in 32 bits.
+const MOST_BLOCKS: u64 = 1 << 20;
+
 /// Blocks, and threads of each, for a region of `bytes` on a device with `sms` multiprocessors.
 pub fn grid(bytes: u64, sms: u32) -> (u32, u32) {
-    let most = (u64::from(sms.max(1)) * BLOCKS_PER_SM).min(i32::MAX as u64);
+    let most = (u64::from(sms.max(1)) * BLOCKS_PER_SM).min(MOST_BLOCKS);
     (bytes.div_ceil(TILE).clamp(1, most) as u32, THREADS)
 }

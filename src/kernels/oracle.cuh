@@ -12,6 +12,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 #else
 #include <stdint.h>
+#include <string.h>
 #define FN static inline
 #define UNROLL
 typedef uint32_t u32;
@@ -71,16 +72,7 @@ typedef struct Params {
     u32 reserved;
 } Params;
 
-/* Zero has as many leading zeros as the type has bits. */
-FN u32 leading_zeros_32(u32 x)
-{
-#ifdef __CUDA_ARCH__
-    return (u32)__clz((int)x);
-#else
-    return x ? (u32)__builtin_clz(x) : 32;
-#endif
-}
-
+/* 64 for zero. */
 FN u32 leading_zeros_64(u64 x)
 {
 #ifdef __CUDA_ARCH__
@@ -105,10 +97,66 @@ FN u64 high_64(u64 x, u64 y)
 #endif
 }
 
-/* The first half-round of word `w`. Words that differ in their low two bits only differ in the same bits here. */
-FN u32 spread(Key key, u64 w)
+/* Bits of the nearest float, ties to even. */
+FN u32 float_bits(u64 x)
 {
-    u32 x = (u32)w ^ key.a ^ (u32)(w >> 32) * 0x9e3779b1u;
+#ifdef __CUDA_ARCH__
+    return __float_as_uint(__ull2float_rn(x));
+#else
+    float value = (float)x;
+    u32 bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+#endif
+}
+
+/* The whole number that a float's bits stand for. */
+FN u64 float_integer(u32 bits)
+{
+#ifdef __CUDA_ARCH__
+    return __float2ull_rn(__uint_as_float(bits));
+#else
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return (u64)value;
+#endif
+}
+
+/* The same two for doubles. */
+FN u64 double_bits(u64 x)
+{
+#ifdef __CUDA_ARCH__
+    return (u64)__double_as_longlong(__ull2double_rn(x));
+#else
+    double value = (double)x;
+    u64 bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+#endif
+}
+
+FN u64 double_integer(u64 bits)
+{
+#ifdef __CUDA_ARCH__
+    return __double2ull_rn(__longlong_as_double((long long)bits));
+#else
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return (u64)value;
+#endif
+}
+
+/* The key for the words whose index has this upper half: where that is known, the rest of the hash is in 32 bits. */
+FN Key fold(Key key, u32 upper)
+{
+    Key result = {key.a ^ upper * 0x9e3779b1u, key.b};
+    return result;
+}
+
+/* The first half-round of word `w`. Words that differ in their low two bits only differ in the same bits here. */
+FN u32 spread(Key folded, u32 w)
+{
+    u32 x = w ^ folded.a;
     return x ^ x >> 16;
 }
 
@@ -124,7 +172,7 @@ FN u32 mix(Key key, u32 x)
 /* Rust: hash::word. */
 FN u32 word(Key key, u64 w)
 {
-    return mix(key, spread(key, w));
+    return mix(key, spread(fold(key, (u32)(w >> 32)), (u32)w));
 }
 
 /* Rust: hash::sub. */
@@ -137,14 +185,8 @@ FN Key sub(Key key, u32 k)
 /* Words `2 d` and `2 d + 1`, in memory order. */
 FN u64 double_word(Key key, u64 d)
 {
-    u32 x = spread(key, 2 * d);
+    u32 x = spread(fold(key, (u32)(d >> 31)), 2 * (u32)d);
     return mix(key, x) | (u64)mix(key, x ^ 1) << 32;
-}
-
-/* The role of `rank` at element `i`: a 64-bit division, so loops use `advance`. */
-FN u32 position(const Params *p, u32 rank, u64 i)
-{
-    return (u32)((rank + (i + p->offset) % p->ranks) % p->ranks);
 }
 
 /* The role `step` elements on; both below `ranks`. */
@@ -152,6 +194,12 @@ FN u32 advance(u32 position, u32 step, u32 ranks)
 {
     u32 sum = position + step;
     return sum >= ranks ? sum - ranks : sum;
+}
+
+/* The role of `rank` at element `i`: a 64-bit division, so loops use `advance`. */
+FN u32 position(const Params *p, u32 rank, u64 i)
+{
+    return advance((u32)((i + p->offset) % p->ranks), rank % p->ranks, p->ranks);
 }
 
 /* A rank's mulsum scalar for integers. */
@@ -189,7 +237,6 @@ FN u64 round_to(u64 value, u32 bits)
     return (quotient + up) << shift;
 }
 
-/* 8 first: averages of all widths go through its 64 bits. */
 #define WIDTH 8
 #include "methods.cuh"
 #undef WIDTH

@@ -35,23 +35,35 @@ FN u32 masked_mix(const Masked *m, u32 x)
     return ((mix(m->key, x) & (u32)m->keep) + (u32)m->add) | (u32)m->set;
 }
 
+/* The same stream with a key for words whose index has this upper half. */
+FN Masked masked_fold(const Masked *m, u32 upper)
+{
+    Masked result = *m;
+    result.key = fold(m->key, upper);
+    return result;
+}
+
 /* Word `w` of the stream, for elements of up to 4 bytes. */
 FN u32 masked_word(const Masked *m, u64 w)
 {
-    return masked_mix(m, spread(m->key, w));
+    return masked_mix(m, spread(fold(m->key, (u32)(w >> 32)), (u32)w));
 }
 
-/* Double word `d`, for elements of 8 bytes. */
-FN u64 masked_double(const Masked *m, u64 d)
+/* Words `w` and `w + 1`, `w` even, for elements of 8 bytes. */
+FN u64 masked_double(const Masked *folded, u32 w)
 {
-    return ((double_word(m->key, d) & m->keep) + m->add) | m->set;
+    u32 x = spread(folded->key, w);
+    u64 random = mix(folded->key, x) | (u64)mix(folded->key, x ^ 1) << 32;
+    return ((random & folded->keep) + folded->add) | folded->set;
 }
 
 /* Element `i`. */
 FN u64 masked_element(const Masked *m, u32 width, u64 i)
 {
-    if (width == 8)
-        return masked_double(m, i);
+    if (width == 8) {
+        Masked folded = masked_fold(m, (u32)(i >> 31));
+        return masked_double(&folded, 2 * (u32)i);
+    }
     u64 byte = i * width;
     return masked_word(m, byte >> 2) >> 8 * (u32)(byte & 3) & 0xffffffffu >> (32 - 8 * width);
 }
@@ -81,33 +93,57 @@ FN u32 phase_of(u32 width, u64 byte)
     return byte % 16 == 0 ? PHASE_VECTOR : byte % 4 == 0 ? PHASE_WORD : PHASE_BYTE;
 }
 
-/* The 16 bytes from `byte` of the stream on, for a region of this phase. */
-FN void masked_vector(const Masked *m, u32 phase, u64 byte, u32 out[4])
+/* Words touched from a vector's first one on. */
+enum { VECTOR_WORDS = 5 };
+
+/* The 16 bytes that begin `shift` bits into word `w`, for a region of this phase. The stream is folded for the upper
+ * half of the word's index, which must be the same for all VECTOR_WORDS. */
+FN void masked_vector(const Masked *folded, u32 phase, u32 w, u32 shift, u32 out[4])
 {
-    u64 w = byte >> 2;
+    Key key = folded->key;
     if (phase == PHASE_DOUBLE) {
         UNROLL
-        for (u32 k = 0; k < 2; k++) {
-            u64 x = masked_double(m, (w >> 1) + k);
-            out[2 * k] = (u32)x;
-            out[2 * k + 1] = (u32)(x >> 32);
+        for (u32 k = 0; k < 4; k += 2) {
+            u64 x = masked_double(folded, w + k);
+            out[k] = (u32)x;
+            out[k + 1] = (u32)(x >> 32);
         }
     } else if (phase == PHASE_VECTOR) {
-        u32 x = spread(m->key, w);
+        u32 x = spread(key, w);
         UNROLL
         for (u32 k = 0; k < 4; k++)
-            out[k] = masked_mix(m, x ^ k);
+            out[k] = masked_mix(folded, x ^ k);
     } else if (phase == PHASE_WORD) {
         UNROLL
         for (u32 k = 0; k < 4; k++)
-            out[k] = masked_word(m, w + k);
+            out[k] = masked_mix(folded, spread(key, w + k));
     } else {
-        u32 shift = 8 * (u32)(byte & 3);
+        u32 low = masked_mix(folded, spread(key, w));
+        UNROLL
+        for (u32 k = 0; k < 4; k++) {
+            u32 high = masked_mix(folded, spread(key, w + k + 1));
+            out[k] = funnel(low, high, shift);
+            low = high;
+        }
+    }
+}
+
+/* The 16 bytes from `byte` on, anywhere. */
+FN void masked_bytes(const Masked *m, u32 width, u64 byte, u32 out[4])
+{
+    u64 w = byte >> 2;
+    if (width == 8) {
+        for (u32 k = 0; k < 2; k++) {
+            u64 x = masked_element(m, 8, (byte >> 3) + k);
+            out[2 * k] = (u32)x;
+            out[2 * k + 1] = (u32)(x >> 32);
+        }
+    } else {
         u32 low = masked_word(m, w);
         UNROLL
         for (u32 k = 0; k < 4; k++) {
             u32 high = masked_word(m, w + k + 1);
-            out[k] = funnel(low, high, shift);
+            out[k] = funnel(low, high, 8 * (u32)(byte & 3));
             low = high;
         }
     }
@@ -200,11 +236,12 @@ FN Split split(u64 address, u64 elements, u32 width, u32 unit)
     FN u32 input_word_##WIDTH(const Params *p, u32 method, u32 rank, u64 i, u32 q, int aligned)                       \
     {                                                                                                                 \
         Masked m = masked_reduced(p);                                                                                 \
-        u64 byte = i * WIDTH;                                                                                         \
-        u32 targets = masked_word(&m, byte >> 2);                                                                     \
+        u64 w = i / (4 / WIDTH);                                                                                      \
+        u32 shift = 8 * WIDTH * (u32)(i % (4 / WIDTH));                                                               \
+        u32 targets = masked_word(&m, w);                                                                             \
         u32 result = 0;                                                                                               \
         if (!aligned)                                                                                                 \
-            targets = funnel(targets, masked_word(&m, (byte >> 2) + 1), 8 * (u32)(byte & 3));                         \
+            targets = funnel(targets, masked_word(&m, w + 1), shift);                                                 \
         UNROLL                                                                                                        \
         for (u32 k = 0; k < 4 / WIDTH; k++) {                                                                         \
             u32 target = targets >> 8 * WIDTH * k & 0xffffffffu >> (32 - 8 * WIDTH);                                  \
@@ -222,7 +259,7 @@ FN u64 input_word_8(const Params *p, u32 method, u32 rank, u64 i, u32 q, int ali
 {
     Masked m = masked_reduced(p);
     (void)aligned;
-    return share_8(p, method, masked_double(&m, i), rank, i, q);
+    return share_8(p, method, masked_element(&m, 8, i), rank, i, q);
 }
 
 #endif

@@ -38,11 +38,10 @@ template <class T, class U> T atomicExch(T *at, U value)
     return before;
 }
 
-uint32_t atomicCAS(uint32_t *at, uint32_t expected, uint32_t value)
+uint32_t atomicOr(uint32_t *at, uint32_t value)
 {
     uint32_t before = *at;
-    if (before == expected)
-        *at = value;
+    *at |= value;
     return before;
 }
 
@@ -53,13 +52,23 @@ void __threadfence()
 
 #include "../kernels.cu"
 
-typedef void Kernel(Params, Job, Outcome *);
-
-// Runs one of the kernels above. One launch at a time.
-extern "C" void collcheck_launch(Kernel *kernel, u32 blocks, const Params *p, const Job *job, Outcome *out)
+// Calls a kernel as each thread of a grid. One at a time.
+template <class... Arguments> static void launch(void (*kernel)(Arguments...), u32 blocks, Arguments... arguments)
 {
     gridDim.x = blocks;
     for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
         for (threadIdx.x = 0; threadIdx.x < THREADS; threadIdx.x++)
-            kernel(*p, *job, out);
+            kernel(arguments...);
+}
+
+// Any kernel but the guard's.
+extern "C" void collcheck_launch(void (*kernel)(Params, Job, Outcome *), u32 blocks, const Params *p, const Job *job,
+                                 Outcome *out)
+{
+    launch(kernel, blocks, *p, *job, out);
+}
+
+extern "C" void collcheck_launch_guard(u32 blocks, u64 ptr, u64 len, u32 byte, Outcome *out)
+{
+    launch(guard, blocks, ptr, len, byte, out);
 }
