@@ -377,7 +377,7 @@ template <u32 METHOD, u32 WIDTH> DEVICE void inputs(const Params &p, const Job &
     const Split parts = split(job.ptr, job.len, WIDTH, sizeof(Word));
     const u64 start = (u64)blockIdx.x * THREADS + threadIdx.x;
     const u32 step = gridDim.x * THREADS;
-    const u32 turn = step * PER_WORD % p.ranks;
+    const u32 roles = turn(&p, step * PER_WORD);
     const Word flip = job.action == POISON ? ~(Word)0 : 0;
     const u64 first = job.element + parts.head;
     const bool aligned = first % PER_WORD == 0;
@@ -397,7 +397,7 @@ template <u32 METHOD, u32 WIDTH> DEVICE void inputs(const Params &p, const Job &
                             job.index + (i - job.element), PER_WORD);
         at += step;
         i += step * PER_WORD;
-        q = advance(q, turn, p.ranks);
+        q = advance(q, roles, p.ranks);
     }
     const Edge e = PER_WORD > 1 ? edge(parts, job.len) : Edge{false, 0};
     if (e.any) {

@@ -82,7 +82,7 @@ FN u64 W(round)(u64 value, u32 fraction_bits)
 FN NUM W(reduced)(const Params *p, u64 i)
 {
     NUM random = W(element)(p->target_key, i);
-    return (((random & (NUM)p->target_and) + (NUM)p->target_add) | (NUM)p->target_or) & MASK;
+    return (((random & (NUM)p->target_and) + (NUM)p->target_add) ^ (NUM)p->target_xor) & MASK;
 }
 
 /* The stream that position `q` draws from: one for those who share the target, one for each pair behind them. */
@@ -113,11 +113,10 @@ FN NUM W(int_sum)(const Params *p, NUM target, u32 rank, u64 i, u32 q)
 
 FN NUM W(int_prod)(const Params *p, NUM target, u64 i, u32 q)
 {
-    NUM random = W(draw)(W(stream)(p, q), i);
+    NUM factor = (W(draw)(W(stream)(p, q), i) | 1) & MASK;
     int owner = q < p->owners;
-    NUM factor = (random & ~(NUM)7) | 3;
-    if (owner)
-        factor = (target & 3) == 1 ? (random & ~(NUM)3) | 3 : (random & ~(NUM)7) | 5;
+    if (owner ? factor == 1 || factor == target : (factor * factor & MASK) == 1)
+        factor ^= 2;
     NUM inverse = W(inverse)(factor);
     NUM share;
     if (!owner)
@@ -141,20 +140,38 @@ FN NUM W(int_extreme)(const Params *p, NUM target, u64 i, u32 q)
 
 FN NUM W(int_avg)(const Params *p, NUM target, u64 i, u32 q)
 {
-    if (p->base == 0)
+    if (p->target_and == 0)
         return q < p->pair_range;
-    NUM random = W(draw)(W(stream)(p, q), i);
-    NUM quotient = p->negative ? (0 - target) & MASK : target;
-    NUM share = (NUM)p->base;
-    if (q == 0) {
-        share += p->ranks * (quotient - (NUM)p->base);
-        if (p->rest && (random & 1))
-            share += p->ranks - 1;
-    } else if (p->pair_range > 0 && (q - p->owners) / 2 < p->pairs) {
-        NUM c = 1 + HIGH(random, (NUM)p->pair_range);
+    NUM n = p->ranks;
+    NUM opposite = (NUM)p->pair_range;
+    int negative = (target & (NUM)p->sign_flip) != 0;
+    NUM size = negative ? (0 - target) & MASK : target;
+    NUM share = size;
+    if (q >= p->owners) {
+        /* Rust: Plan::deviation. */
+        NUM least = 1;
+        NUM range = size > n ? size - n : 0;
+        if (opposite >= n && (opposite - n) / 2 >= size) {
+            least = size + n;
+            range = opposite - 2 * size - n + 1;
+        } else if (size <= n) {
+            NUM same = size > 0 ? size - 1 : 0;
+            NUM apart = opposite > size ? opposite - size : 0;
+            range = same > apart ? same : apart;
+        }
+        NUM c = least + HIGH(W(draw)(sub(p->pair_key, (q - p->owners) / 2), i), range);
+        if (c == size || range == 0)
+            c = 0;
         share = (q - p->owners) % 2 ? share - c : share + c;
     }
-    return p->negative ? (0 - share) & MASK : share;
+    if (q == 0) {
+        int coin = (int)(W(draw)(p->split_key, i) & 1);
+        if (size == 0)
+            share = coin && p->sign_flip != 0 ? share - (n - 1) : share + (n - 1);
+        else if (coin && size <= (NUM)p->base)
+            share += n - 1;
+    }
+    return (negative ? 0 - share : share) & MASK;
 }
 
 FN NUM W(float_sum)(const Params *p, NUM target, u32 rank, u64 i, u32 q)
@@ -162,30 +179,47 @@ FN NUM W(float_sum)(const Params *p, NUM target, u32 rank, u64 i, u32 q)
     u32 fraction_bits = FRACTION_BITS(p);
     NUM hidden = (NUM)1 << fraction_bits;
     NUM units = ((target & (hidden - 1)) | hidden) >> (fraction_bits + 1 - p->target_bits);
-    NUM unit_field = ((target & ~SIGN) >> fraction_bits) - (p->target_bits - 1);
-    int owner = q < p->owners;
-    NUM range = owner ? units - 1 : (NUM)p->pair_range;
-    NUM count = 1 + HIGH(W(draw)(W(stream)(p, q), i), range);
-    if (owner)
-        count = p->owners == 1 ? units : q == 0 ? count : units - count;
+    NUM unit_field = ((target & ~SIGN) >> fraction_bits) - (p->target_bits - 1) + p->growth;
+    NUM count = 1 + HIGH(W(draw)(W(stream)(p, q), i), (NUM)p->pair_range);
+    NUM negative = target & SIGN;
+    if (q < p->owners) {
+        if (p->owners == 1)
+            count = units;
+        else if (q == 0)
+            count += units;
+        else
+            negative ^= SIGN;
+    } else {
+        if (p->owners == 1 && count == units)
+            count = count % (NUM)p->pair_range + 1;
+        if ((q - p->owners) % 2)
+            negative ^= SIGN;
+    }
     NUM bits = W(compose)(count, unit_field, fraction_bits);
     if (p->scaled)
         bits -= (NUM)scale_exponent(rank) << fraction_bits;
-    NUM negative = target & SIGN;
-    if (!owner && (q - p->owners) % 2)
-        negative ^= SIGN;
     return q < p->active ? bits | negative : 0;
 }
 
-FN NUM W(float_prod)(const Params *p, NUM target, u32 q)
+FN NUM W(float_prod)(const Params *p, NUM target, u64 i, u32 q)
 {
-    NUM unit = (NUM)1 << FRACTION_BITS(p);
-    NUM one = p->bias * unit;
-    if (q == 0)
-        return (p->ranks - 1) % 2 ? target ^ SIGN : target;
-    if (q <= 2 * p->pairs)
-        return q % 2 ? one + unit : one - unit;
-    return one | SIGN;
+    u32 fraction_bits = FRACTION_BITS(p);
+    NUM one = (NUM)p->bias << fraction_bits;
+    u32 sign_pairs = (p->ranks - p->owners) / 2 - p->pairs;
+    int owner = q < p->owners;
+    if (sign_pairs % 2)
+        target ^= SIGN;
+    if (p->owners == 1 && q == 0)
+        return target;
+    NUM random = W(draw)(W(stream)(p, q), i);
+    u32 second = owner ? q == 0 : (q - p->owners) % 2;
+    u32 minus = (u32)random & 1;
+    if (q >= p->owners + 2 * p->pairs)
+        return minus != second ? one | SIGN : one;
+    NUM change = (1 + HIGH(random, (NUM)p->pair_range)) << fraction_bits;
+    NUM magnitude = q == 0 ? target : one;
+    NUM bits = ((u32)random >> 1 & 1) != second ? magnitude + change : magnitude - change;
+    return minus ? bits ^ SIGN : bits;
 }
 
 FN NUM W(float_extreme)(const Params *p, NUM target, u64 i, u32 q)
@@ -206,7 +240,7 @@ FN NUM W(float_extreme)(const Params *p, NUM target, u64 i, u32 q)
 /* Rust: average::part. The products need 64 bits for any width. */
 FN NUM W(float_avg)(const Params *p, NUM target, u32 q)
 {
-    if (q >= p->owners)
+    if (q != 0 && !(p->owners == 2 && q == p->ranks / 2))
         return 0;
     u32 fraction_bits = FRACTION_BITS(p);
     NUM magnitude = target & ~SIGN;
@@ -230,7 +264,7 @@ FN NUM W(share)(const Params *p, u32 method, NUM target, u32 rank, u64 i, u32 q)
     case INT_MAX: return W(int_extreme)(p, target, i, q);
     case INT_AVG: return W(int_avg)(p, target, i, q);
     case FLOAT_SUM: return W(float_sum)(p, target, rank, i, q);
-    case FLOAT_PROD: return W(float_prod)(p, target, q);
+    case FLOAT_PROD: return W(float_prod)(p, target, i, q);
     case FLOAT_MIN:
     case FLOAT_MAX: return W(float_extreme)(p, target, i, q);
     case FLOAT_AVG: return W(float_avg)(p, target, q);

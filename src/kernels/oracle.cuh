@@ -45,7 +45,7 @@ typedef struct Params {
     u64 mask;
     u64 target_and;
     u64 target_add;
-    u64 target_or;
+    u64 target_xor;
     u64 sign;
     u64 max_finite;
     u64 sign_flip;
@@ -58,6 +58,7 @@ typedef struct Params {
     u32 method;
     u32 ranks;
     u32 offset;
+    u32 stride;
     u32 active;
     u32 owners;
     u32 pairs;
@@ -66,8 +67,7 @@ typedef struct Params {
     int bias;
     u32 tolerance;
     u32 scaled;
-    u32 negative;
-    u32 rest;
+    u32 growth;
     u32 skewed;
     u32 reserved;
 } Params;
@@ -189,7 +189,7 @@ FN u64 double_word(Key key, u64 d)
     return mix(key, x) | (u64)mix(key, x ^ 1) << 32;
 }
 
-/* The role `step` elements on; both below `ranks`. */
+/* `step` roles on; both below `ranks`. */
 FN u32 advance(u32 position, u32 step, u32 ranks)
 {
     u32 sum = position + step;
@@ -199,7 +199,13 @@ FN u32 advance(u32 position, u32 step, u32 ranks)
 /* The role of `rank` at element `i`: a 64-bit division, so loops use `advance`. */
 FN u32 position(const Params *p, u32 rank, u64 i)
 {
-    return advance((u32)((i + p->offset) % p->ranks), rank % p->ranks, p->ranks);
+    return (u32)((rank + i % p->ranks * p->stride + p->offset) % p->ranks);
+}
+
+/* By how much the role of a rank turns from one element to one `elements` on. */
+FN u32 turn(const Params *p, u32 elements)
+{
+    return (u32)((u64)(elements % p->ranks) * p->stride % p->ranks);
 }
 
 /* A rank's mulsum scalar for integers. */

@@ -8,18 +8,18 @@
 
 #include "oracle.cuh"
 
-/* ((random and `keep`) + `add`) or `set`, with elements repeated to fill 64 bits. No element carries into the next. */
+/* ((random and `keep`) + `add`) xor `flip`, with elements repeated to fill 64 bits. No element carries into the next. */
 typedef struct Masked {
     Key key;
     u64 keep;
     u64 add;
-    u64 set;
+    u64 flip;
 } Masked;
 
 /* The expected values of a reduction. */
 FN Masked masked_reduced(const Params *p)
 {
-    Masked m = {p->target_key, p->target_and, p->target_add, p->target_or};
+    Masked m = {p->target_key, p->target_and, p->target_add, p->target_xor};
     return m;
 }
 
@@ -32,7 +32,7 @@ FN Masked masked_copy(const Params *p, u32 rank)
 
 FN u32 masked_mix(const Masked *m, u32 x)
 {
-    return ((mix(m->key, x) & (u32)m->keep) + (u32)m->add) | (u32)m->set;
+    return ((mix(m->key, x) & (u32)m->keep) + (u32)m->add) ^ (u32)m->flip;
 }
 
 /* The same stream with a key for words whose index has this upper half. */
@@ -54,7 +54,7 @@ FN u64 masked_double(const Masked *folded, u32 w)
 {
     u32 x = spread(folded->key, w);
     u64 random = mix(folded->key, x) | (u64)mix(folded->key, x ^ 1) << 32;
-    return ((random & folded->keep) + folded->add) | folded->set;
+    return ((random & folded->keep) + folded->add) ^ folded->flip;
 }
 
 /* Element `i`. */
@@ -246,7 +246,7 @@ FN Split split(u64 address, u64 elements, u32 width, u32 unit)
         for (u32 k = 0; k < 4 / WIDTH; k++) {                                                                         \
             u32 target = targets >> 8 * WIDTH * k & 0xffffffffu >> (32 - 8 * WIDTH);                                  \
             result |= share_##WIDTH(p, method, target, rank, i + k, q) << 8 * WIDTH * k;                              \
-            q = advance(q, p->ranks == 1 ? 0 : 1, p->ranks);                                                          \
+            q = advance(q, p->stride, p->ranks);                                                                      \
         }                                                                                                             \
         return result;                                                                                                \
     }

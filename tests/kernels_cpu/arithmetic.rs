@@ -48,9 +48,9 @@ fn structures_have_the_layout_that_rust_gives_them() {
     macro_rules! layout {
         ($type:ty: $($field:ident)*) => { [size_of::<$type>(), $(offset_of!($type, $field)),*] };
     }
-    let params = layout!(Params: mask target_and target_add target_or sign max_finite sign_flip pair_range base
-        target_key split_key pair_key width method ranks offset active owners pairs target_bits fraction_bits bias
-        tolerance scaled negative rest skewed reserved);
+    let params = layout!(Params: mask target_and target_add target_xor sign max_finite sign_flip pair_range base
+        target_key split_key pair_key width method ranks offset stride active owners pairs target_bits fraction_bits bias
+        tolerance scaled growth skewed reserved);
     let job = layout!(Job: ptr len index element rank reduced action reserved);
     let sample = layout!(Sample: index actual expected);
     let outcome = layout!(Outcome: wrong first sampled lock samples);

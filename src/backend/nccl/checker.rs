@@ -8,7 +8,6 @@ use super::device::{Device, Kernels};
 use super::driver::{CudaError, DeviceMemory, Pinned, Stream};
 use crate::backend::{Content, GUARD, GUARD_BYTE, GuardBreach, MAX_SAMPLES, Region, Verdict, Wrong};
 use crate::kernels::{self, Action, Job, Outcome, Sample};
-use crate::oracle::Params;
 use crate::oracle::Plan;
 
 /// Outcomes on the device: the checks' own, and one for each of four guard zones.
@@ -141,14 +140,18 @@ impl Checker {
         stream: &Stream,
     ) -> Result<Option<GuardBreach>, CudaError> {
         self.reset(1, OUTCOMES - 1, stream)?;
-        // this kernel takes the oracle's recipe like the others, and does not read it
-        let mut no_params = [0u8; size_of::<Params>()];
         for (which, (buffer, bytes)) in buffers.into_iter().enumerate() {
             for (side, zone) in buffer.zones(bytes).enumerate() {
-                let mut job = Job::guard(zone, GUARD, 0, GUARD_BYTE);
+                let mut address = zone;
+                let mut length = GUARD;
+                let mut byte = u32::from(GUARD_BYTE);
                 let mut outcome = self.outcome(1 + 2 * which + side);
-                let mut arguments: [*mut c_void; 3] =
-                    [(&raw mut no_params).cast(), (&raw mut job).cast(), (&raw mut outcome).cast()];
+                let mut arguments: [*mut c_void; 4] = [
+                    (&raw mut address).cast(),
+                    (&raw mut length).cast(),
+                    (&raw mut byte).cast(),
+                    (&raw mut outcome).cast(),
+                ];
                 let grid = kernels::grid(GUARD, device.multiprocessors);
                 // SAFETY: these are the kernel's parameters; zones lie in the buffer, outcomes in this checker.
                 unsafe { stream.launch(kernels.guard, grid, &mut arguments)? };

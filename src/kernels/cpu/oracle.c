@@ -10,12 +10,12 @@
 /* Sizes and offsets of the structures that Rust shares, in the order that the test lists them. */
 const u64 collcheck_layout[] = {
     sizeof(Params), FIELD(Params, mask), FIELD(Params, target_and), FIELD(Params, target_add),
-    FIELD(Params, target_or), FIELD(Params, sign), FIELD(Params, max_finite), FIELD(Params, sign_flip),
+    FIELD(Params, target_xor), FIELD(Params, sign), FIELD(Params, max_finite), FIELD(Params, sign_flip),
     FIELD(Params, pair_range), FIELD(Params, base), FIELD(Params, target_key), FIELD(Params, split_key),
     FIELD(Params, pair_key), FIELD(Params, width), FIELD(Params, method), FIELD(Params, ranks),
-    FIELD(Params, offset), FIELD(Params, active), FIELD(Params, owners), FIELD(Params, pairs),
+    FIELD(Params, offset), FIELD(Params, stride), FIELD(Params, active), FIELD(Params, owners), FIELD(Params, pairs),
     FIELD(Params, target_bits), FIELD(Params, fraction_bits), FIELD(Params, bias), FIELD(Params, tolerance),
-    FIELD(Params, scaled), FIELD(Params, negative), FIELD(Params, rest), FIELD(Params, skewed),
+    FIELD(Params, scaled), FIELD(Params, growth), FIELD(Params, skewed),
     FIELD(Params, reserved),
     sizeof(Job), FIELD(Job, ptr), FIELD(Job, len), FIELD(Job, index), FIELD(Job, element), FIELD(Job, rank),
     FIELD(Job, reduced), FIELD(Job, action), FIELD(Job, reserved),
