@@ -10,26 +10,37 @@ use collcheck::backend::{Backend, Buffer, Placement, RankError, Station};
 use collcheck::case::{Case, DType, Op, Primitive, Variant};
 use host_support::{Findings, Trial, backend, case, on_all_ranks, with};
 
-/// Long enough for anything that ends to have ended on a busy machine.
+/// Long enough for anything that ends to have ended on a busy machine, once all ranks are about to launch.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// What ranks return if the communicator is aborted after some patience, and how many had ended before.
-fn aborted<T: Send>(backend: &HostBackend, work: impl Fn(u32, &mut HostStation) -> T + Sync) -> (Vec<T>, u32) {
-    let done = AtomicU32::new(0);
+///
+/// Patience starts when every rank has called the function that it is given, which it does right before it launches.
+fn aborted<T: Send>(
+    backend: &HostBackend,
+    work: impl Fn(u32, &mut HostStation, &dyn Fn()) -> T + Sync,
+) -> (Vec<T>, u32) {
+    let (ready, done) = (AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
         let ranks = scope.spawn(|| {
             on_all_ranks(backend, |rank, station| {
-                let result = work(rank, station);
+                let result = work(rank, station, &|| {
+                    ready.fetch_add(1, Ordering::Relaxed);
+                });
                 done.fetch_add(1, Ordering::Relaxed);
                 result
             })
         });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while ready.load(Ordering::Relaxed) < backend.environment().ranks && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::thread::sleep(PATIENCE);
         let before = done.load(Ordering::Relaxed);
         let start = Instant::now();
         backend.abort();
         let results = ranks.join().unwrap();
-        assert!(start.elapsed() < Duration::from_secs(2), "abort took {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(5), "abort took {:?}", start.elapsed());
         (results, before)
     })
 }
@@ -41,9 +52,11 @@ fn launch_instead(
     ranks: u32,
     prepared: &Case,
     launched: &Case,
+    ready: &dyn Fn(),
 ) -> (Result<(), RankError>, Findings) {
     let trial = Trial::new(prepared, ranks, rank, Placement::OutOfPlace, 0);
     trial.prepare(station).unwrap();
+    ready();
     let result = Trial::new(launched, ranks, rank, Placement::OutOfPlace, 0).launch(station);
     (result, trial.check(station).unwrap())
 }
@@ -51,10 +64,11 @@ fn launch_instead(
 #[test]
 fn an_abort_frees_every_rank_that_waits_for_an_absent_one() {
     for primitive in Primitive::ALL {
-        let case = case(primitive, primitive.unit().reduces().then_some(Op::Sum), DType::Float, 4 << 20);
-        let (results, _) = aborted(&backend(4), |rank, station| {
+        let case = case(primitive, primitive.unit().reduces().then_some(Op::Sum), DType::Float, 2 << 20);
+        let (results, _) = aborted(&backend(4), |rank, station, ready| {
             let trial = Trial::new(&case, 4, rank, Placement::OutOfPlace, 0);
             trial.prepare(station).unwrap();
+            ready();
             if rank == 1 { None } else { Some(trial.launch(station)) }
         });
         let stuck = results.iter().flatten().filter(|result| **result == Err(RankError::Aborted)).count();
@@ -69,8 +83,9 @@ fn an_abort_frees_every_rank_that_waits_for_an_absent_one() {
 fn an_aborted_communicator_stays_aborted_and_a_new_one_works() {
     let backend = backend(2);
     let case = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 64);
-    let (results, _) = aborted(&backend, |rank, station| {
+    let (results, _) = aborted(&backend, |rank, station, ready| {
         let trial = Trial::new(&case, 2, rank, Placement::OutOfPlace, 0);
+        ready();
         let first = if rank == 0 { trial.run(station) } else { Err(RankError::Aborted) };
         while !station.abort().raised() {
             std::thread::yield_now();
@@ -98,8 +113,9 @@ fn a_small_send_that_nobody_receives_passes_silently_and_a_large_one_blocks() {
     let backend = backend(2);
     let capacity = backend.channel_capacity();
     for (bytes, blocks) in [(1, false), (capacity, false), (capacity + 1, true)] {
-        let (results, ended) = aborted(&backend, |rank, station| {
+        let (results, ended) = aborted(&backend, |rank, station, ready| {
             station.prepare(capacity + 1, capacity + 1).unwrap();
+            ready();
             if rank == 0 { station.exchange(&[send(1, bytes)]) } else { Ok(()) }
         });
         let expected = if blocks { (Err(RankError::Aborted), 1) } else { (Ok(()), 2) };
@@ -109,8 +125,9 @@ fn a_small_send_that_nobody_receives_passes_silently_and_a_large_one_blocks() {
 
 #[test]
 fn a_receive_that_nobody_serves_blocks() {
-    let (results, ended) = aborted(&backend(2), |rank, station| {
+    let (results, ended) = aborted(&backend(2), |rank, station, ready| {
         station.prepare(16, 16).unwrap();
+        ready();
         if rank == 0 { station.exchange(&[recv(1, 1)]) } else { Ok(()) }
     });
     assert_eq!((results, ended), (vec![Err(RankError::Aborted), Ok(())], 1));
@@ -156,8 +173,8 @@ fn a_rank_that_disagrees_makes_it_hang_or_wrong_and_breaks_no_memory() {
         ("half of a pair", whole(Primitive::Alltoall, None), case(Primitive::Alltoall, None, DType::Float, 1 << 19)),
     ];
     for (what, agreed, other) in disagreements {
-        let (results, ended) = aborted(&backend(3), |rank, station| {
-            launch_instead(station, rank, 3, &agreed, if rank == 1 { &other } else { &agreed })
+        let (results, ended) = aborted(&backend(3), |rank, station, ready| {
+            launch_instead(station, rank, 3, &agreed, if rank == 1 { &other } else { &agreed }, ready)
         });
         let hung = ended < 3;
         let wrong = results.iter().any(|(_, findings)| findings.output.wrong > 0);
@@ -174,9 +191,10 @@ fn a_rank_that_disagrees_makes_it_hang_or_wrong_and_breaks_no_memory() {
 fn ranks_in_different_order_hang_or_compute_nonsense() {
     let first = case(Primitive::Reduce, Some(Op::Sum), DType::Float, 1 << 20);
     let second = case(Primitive::Broadcast, None, DType::Float, 1 << 20);
-    let (results, ended) = aborted(&backend(4), |rank, station| {
+    let (results, ended) = aborted(&backend(4), |rank, station, ready| {
         let order = if rank == 2 { [&second, &first] } else { [&first, &second] };
         let mut wrong = 0;
+        ready();
         for case in order {
             match Trial::new(case, 4, rank, Placement::OutOfPlace, 0).run(station) {
                 Ok(findings) => wrong += findings.output.wrong,
@@ -191,10 +209,11 @@ fn ranks_in_different_order_hang_or_compute_nonsense() {
 #[test]
 fn a_rank_whose_thread_has_ended_is_missed_by_the_others() {
     let case = case(Primitive::AllGather, None, DType::Int32, 4096);
-    let (results, ended) = aborted(&backend(4), |rank, station| {
+    let (results, ended) = aborted(&backend(4), |rank, station, ready| {
         let run =
             |station: &mut HostStation, epoch| Trial::new(&case, 4, rank, Placement::OutOfPlace, epoch).run(station);
         assert_eq!(run(station, 0), Ok(Findings::default()));
+        ready();
         if rank == 3 { Err(RankError::Unsupported("left".into())) } else { run(station, 1) }
     });
     assert_eq!(ended, 1, "{results:?}");

@@ -7,6 +7,7 @@ pub type Key = [u32; 2];
 ///
 /// For a fixed key this is a bijection of the low half of `w`, so that words of one stream within 16 GiB never repeat.
 /// The second half of the key enters between the two rounds, so that streams are not shifts of each other.
+#[inline]
 pub fn word(key: Key, w: u64) -> u32 {
     let mut x = (w as u32) ^ key[0] ^ ((w >> 32) as u32).wrapping_mul(0x9e37_79b1);
     x ^= x >> 16;
@@ -18,11 +19,13 @@ pub fn word(key: Key, w: u64) -> u32 {
 }
 
 /// The `k`-th sub-stream of a stream.
+#[inline]
 pub fn sub(key: Key, k: u32) -> Key {
     [key[0].wrapping_add(k.wrapping_mul(0x9e37_79b9)), key[1] ^ k.wrapping_mul(0x85eb_ca6b)]
 }
 
 /// Element `i` of a stream packed into elements of `width` bytes: words hold 4 / `width` elements, or half of one.
+#[inline]
 pub fn element(key: Key, width: u32, i: u64) -> u64 {
     match width {
         1 => u64::from(word(key, i >> 2) >> (8 * (i & 3)) & 0xff),
@@ -33,11 +36,13 @@ pub fn element(key: Key, width: u32, i: u64) -> u64 {
 }
 
 /// A number for element `i` that is as wide as it needs: 64 bits for 8-byte elements, else 32.
+#[inline]
 pub fn draw(key: Key, width: u32, i: u64) -> u64 {
     if width == 8 { element(key, 8, i) } else { u64::from(word(key, i)) }
 }
 
 /// Maps a [`draw`] to `0..range`.
+#[inline]
 pub fn below(draw: u64, width: u32, range: u64) -> u64 {
     let bits = if width == 8 { 64 } else { 32 };
     ((u128::from(draw) * u128::from(range)) >> bits) as u64

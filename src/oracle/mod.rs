@@ -75,6 +75,7 @@ impl Plan {
     }
 
     /// Bits of element `index` of the reduction over all ranks.
+    #[inline]
     pub fn reduced(&self, index: u64) -> u64 {
         let p = &self.params;
         let random = element(p.target_key, p.width, index);
@@ -82,6 +83,7 @@ impl Plan {
     }
 
     /// Whether `actual` passes for `expected`: the same bits, or for an inexact float avg at most 2 ulp away.
+    #[inline]
     pub fn accepts(&self, actual: u64, expected: u64) -> bool {
         let p = &self.params;
         let tolerance = u64::from(p.tolerance);
