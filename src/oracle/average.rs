@@ -70,17 +70,18 @@ pub fn shape(dtype: DType, format: &FloatFormat, ranks: u32) -> Shape {
 
 /// Exponent fields such that contributions stay finite, and their n-th parts normal.
 fn fields(dtype: DType, format: &FloatFormat, ranks: u32) -> (u64, u32) {
+    // Few exponents, so that what one rank holds for another element is seldom too small to matter here.
     if matches!(dtype, DType::Bfloat16 | DType::Float) {
-        return (96, 6);
+        return (96, 4);
     }
     if dtype == DType::Double {
-        return (992, 6);
+        return (992, 4);
     }
     let growth = u64::from(ranks.next_power_of_two().ilog2());
     let last = (format.max_finite >> format.fraction_bits).saturating_sub(1 + growth);
     let first = 3;
     let room = (last + 1).saturating_sub(first).max(1);
-    let bits = room.ilog2().min(4);
+    let bits = room.ilog2().min(if format.fraction_bits > 3 { 3 } else { 4 });
     (first, bits)
 }
 
