@@ -227,7 +227,6 @@ enum Other {
 
 fn replaced(p: &Params, other: Other) -> Bound {
     let n = f64::from(p.ranks);
-    let theory = other_result(p).theory;
     let elements = block_elements(p);
     let turn = match other {
         Other::Element(turn) => turn.min(u64::from(p.ranks) - turn) as f64,
@@ -236,14 +235,22 @@ fn replaced(p: &Params, other: Other) -> Bound {
     };
     match p.method {
         Method::IntMin | Method::IntMax | Method::FloatMin | Method::FloatMax => {
-            // a loser's replacement shows too if it beats the winner; that is not counted on
-            let chosen = (1.0 - 1.0 / targets(p)) / n;
-            Bound { theory, chosen, block: (elements / n).min(1.0), reason: Reason::Winner }
+            let winner = (1.0 - 1.0 / targets(p)) / n;
+            if other == Other::Rank {
+                // neither a loser nor a second winner in a loser's place changes anything
+                return Bound {
+                    theory: 1.0 / n,
+                    chosen: winner,
+                    block: (elements / n).min(1.0),
+                    reason: Reason::Winner,
+                };
+            }
+            // A loser of another element beats this one's winner in a quarter of the cases where all values are as
+            // likely, and in more than an eighth where values crowd around a few exponents.
+            everywhere(winner + (1.0 - 1.0 / n) / 8.0, Reason::Winner)
         }
-        Method::IntSum => {
-            Bound { theory, ..everywhere(1.0 - 2.0 / 2f64.powi(8 * p.width as i32), Reason::Coincidence) }
-        }
-        Method::IntProd => Bound { theory, ..everywhere(1.0 - 1.0 / (results(p) - 4.0).max(1.0), Reason::Coincidence) },
+        Method::IntSum => everywhere(1.0 - 2.0 / 2f64.powi(8 * p.width as i32), Reason::Coincidence),
+        Method::IntProd => everywhere(1.0 - 1.0 / (results(p) - 4.0).max(1.0), Reason::Coincidence),
         Method::FloatSum => {
             let active = f64::from(p.active);
             // positions that are active at one of the two places, at least
@@ -256,7 +263,7 @@ fn replaced(p: &Params, other: Other) -> Bound {
             };
             let hidden = (touched - active) * absorbed_shares(p);
             Bound {
-                theory,
+                theory: 1.0,
                 chosen: (touched - hidden - active * equal) / n,
                 block: (active * elements / n).min(1.0),
                 reason: if active < n { Reason::Significand } else { Reason::Coincidence },
@@ -265,7 +272,7 @@ fn replaced(p: &Params, other: Other) -> Bound {
         Method::FloatProd => {
             let powers = f64::from(p.owners + 2 * p.pairs);
             let equal = 1.0 / (4.0 * p.pair_range as f64);
-            Bound { theory, ..everywhere((powers * (1.0 - equal) + (n - powers) / 2.0) / n, Reason::Exponent) }
+            everywhere((powers * (1.0 - equal) + (n - powers) / 2.0) / n, Reason::Exponent)
         }
         Method::FloatAvg => {
             let owners = f64::from(p.owners);
@@ -280,13 +287,13 @@ fn replaced(p: &Params, other: Other) -> Bound {
             let apart = p.fraction_bits.saturating_sub(p.owners);
             let hidden = if other == Other::Rank { 0.0 } else { smaller_by(p, apart) };
             Bound {
-                theory,
+                theory: 1.0,
                 chosen: (touched - hidden * (touched - owners) - owners * equal) / n,
                 block: (owners * elements / n).min(1.0),
                 reason: Reason::Tolerance,
             }
         }
-        Method::IntAvg => Bound { theory, ..everywhere(quotient_moves(p, other), Reason::Quotient) },
+        Method::IntAvg => everywhere(quotient_moves(p, other), Reason::Quotient),
         Method::Copy => other_result(p),
     }
 }

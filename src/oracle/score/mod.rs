@@ -11,6 +11,7 @@ pub mod published;
 
 pub use bound::{Bound, Reason};
 pub use mutation::{BLOCK_BYTES, Mutation, SHIFTS};
+pub use published::{Gap, Published};
 
 use super::Plan;
 use super::combine::Element;
@@ -19,7 +20,7 @@ use crate::case::{DType, Op, Primitive};
 use mutation::Subject;
 
 /// The numbers of ranks that the score is taken at.
-pub const RANKS: [u32; 7] = [2, 3, 4, 8, 16, 64, 1024];
+pub const RANKS: [u32; 8] = [2, 3, 4, 8, 16, 32, 64, 1024];
 
 /// How much is sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +67,25 @@ pub struct Score {
     pub bound: Bound,
 }
 
+impl Score {
+    /// Whether fewer blocks show the fault than theory allows.
+    ///
+    /// Where every block can show it, every one must. Where only some can, chance may take four standard deviations.
+    pub fn misses_blocks(&self) -> bool {
+        self.block < self.bound.block - self.slack(self.bound.block, self.block_samples) - 1e-9
+    }
+
+    /// Whether fewer elements show the fault than the inputs are built for: by more than one in a hundred, and more than
+    /// four standard deviations of chance.
+    pub fn misses_elements(&self) -> bool {
+        self.element < self.bound.chosen - 0.01 - self.slack(self.bound.chosen, self.samples)
+    }
+
+    fn slack(&self, share: f64, samples: u64) -> f64 {
+        4.0 * (share * (1.0 - share) / samples.max(1) as f64).sqrt()
+    }
+}
+
 /// Counts of one mutation in one rank's contribution, or in the output.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
@@ -75,6 +95,12 @@ struct Tally {
     blocks_seen: u64,
     /// The block at hand has shown it.
     shown: bool,
+}
+
+/// What can be seen of every mutation, without measuring it.
+pub fn bounds(op: Option<Op>, dtype: DType, ranks: u32) -> Vec<(Mutation, Bound)> {
+    let plan = Plan::new(0, Primitive::AllReduce, op, dtype, ranks, 0);
+    Mutation::all(op.is_some(), dtype).into_iter().map(|m| (m, bound::bound(&plan, m))).collect()
 }
 
 /// Scores every mutation. The seed picks the inputs; the score hardly depends on it.
@@ -130,7 +156,7 @@ fn one_block(
             if !counted && tallies.iter().all(|tally| tally.shown) {
                 continue;
             }
-            if subject.reduces() && element.is_none() && needs_parts(*mutation) {
+            if subject.reduces() && element.is_none() && needs_parts(*mutation, &subject.plan) {
                 element = Some(Element::new(&subject.plan, index));
             }
             for (place, tally) in tallies.iter_mut().enumerate() {
@@ -163,8 +189,9 @@ fn one_block(
 }
 
 /// Mutations of the output alone need no rank's input.
-fn needs_parts(mutation: Mutation) -> bool {
-    mutation.hits_a_rank(true) || matches!(mutation, Mutation::BitFlip | Mutation::Narrowed(_))
+fn needs_parts(mutation: Mutation, plan: &Plan) -> bool {
+    let rounds = mutation == Mutation::BitFlip && plan.params().tolerance > 0;
+    mutation.hits_a_rank(true) || rounds || matches!(mutation, Mutation::Narrowed(_))
 }
 
 fn summary(op: Option<Op>, dtype: DType, ranks: u32, mutation: Mutation, tallies: &[Tally], plan: &Plan) -> Score {
