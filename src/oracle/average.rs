@@ -70,17 +70,18 @@ pub fn shape(dtype: DType, format: &FloatFormat, ranks: u32) -> Shape {
 
 /// Exponent fields such that contributions stay finite, and their n-th parts normal.
 fn fields(dtype: DType, format: &FloatFormat, ranks: u32) -> (u64, u32) {
+    // Few exponents, so that what one rank holds for another element is seldom too small to matter here.
     if matches!(dtype, DType::Bfloat16 | DType::Float) {
-        return (96, 6);
+        return (96, 4);
     }
     if dtype == DType::Double {
-        return (992, 6);
+        return (992, 4);
     }
     let growth = u64::from(ranks.next_power_of_two().ilog2());
     let last = (format.max_finite >> format.fraction_bits).saturating_sub(1 + growth);
     let first = 3;
     let room = (last + 1).saturating_sub(first).max(1);
-    let bits = room.ilog2().min(4);
+    let bits = room.ilog2().min(if format.fraction_bits > 3 { 3 } else { 4 });
     (first, bits)
 }
 
@@ -151,17 +152,17 @@ fn grade(dtype: DType, format: &FloatFormat, ranks: u32, shape: &Shape, fraction
     worst
 }
 
-/// The result of each way of averaging that libraries are known to use; products and sums of two are exact in f64 here.
-fn ways(format: &FloatFormat, width: u32, ranks: u32, parts: &[f64], in_dtype: bool) -> Vec<u64> {
+/// The result of each way of averaging that libraries are known to use. Below double, products and sums of two are exact.
+pub(super) fn ways(format: &FloatFormat, width: u32, ranks: u32, parts: &[f64], in_dtype: bool) -> Vec<u64> {
     let n = f64::from(ranks);
     let round = |x: f64| format.decode(format.encode(x, width), width);
     let code = |x: f64| format.encode(x, width);
     let inverse = round(1.0 / n);
-    let inverse32 = f64::from(1.0f32 / ranks as f32);
+    let wide_inverse = if format.precision() > 24 { 1.0 / n } else { f64::from(1.0f32 / ranks as f32) };
     let sum = |f: &dyn Fn(f64) -> f64| parts.iter().map(|&x| f(x)).sum::<f64>();
     let mut results = vec![
         // multiply in the wide type, add, round once
-        code(sum(&|x| x * inverse32)),
+        code(sum(&|x| x * wide_inverse)),
         // add, then divide or multiply
         code(round(sum(&|x| x)) / n),
         code(sum(&|x| x) / n),
@@ -175,6 +176,13 @@ fn ways(format: &FloatFormat, width: u32, ranks: u32, parts: &[f64], in_dtype: b
         }
     }
     results
+}
+
+/// Whether 1/n is a number of the dtype that is as near as its precision allows, so that libraries can multiply by it.
+pub(super) fn has_inverse(format: &FloatFormat, width: u32, ranks: u32) -> bool {
+    let n = f64::from(ranks);
+    let inverse = format.decode(format.encode(1.0 / n, width), width);
+    (inverse * n - 1.0).abs() <= 2f64.powi(-(format.precision() as i32))
 }
 
 /// Bits of what owner `q` holds of `n` times the target.

@@ -21,9 +21,11 @@
 //! Written twice: the Rust here and `kernels/oracle.cuh`; both read the same [`Params`].
 
 pub mod average;
+pub mod combine;
 mod format;
 mod hash;
 mod params;
+pub mod score;
 
 pub use format::show;
 pub use params::{Method, Params};
@@ -193,7 +195,7 @@ impl Plan {
         let mut share = size;
         if q >= p.owners {
             let (pair, second) = self.pair(q);
-            let (least, range) = self.deviation(size);
+            let (least, range) = deviation(p, size);
             let c = least + below(draw(sub(p.pair_key, pair), p.width, i), p.width, range);
             // no share is zero unless all are
             let c = if c == size || range == 0 { 0 } else { c };
@@ -209,20 +211,6 @@ impl Plan {
             }
         }
         if negative { share.wrapping_neg() & p.mask } else { share & p.mask }
-    }
-
-    /// By how much the two shares of a pair may differ from a quotient of this size: the least, and how many values on.
-    fn deviation(&self, size: u64) -> (u64, u64) {
-        let p = &self.params;
-        let n = u64::from(p.ranks);
-        // A share of n or more moves the quotient when it is lost and when it is doubled, whatever the rest is.
-        if p.pair_range >= n && (p.pair_range - n) / 2 >= size {
-            (size + n, p.pair_range - 2 * size - n + 1) // of opposite signs
-        } else if size > n {
-            (1, size - n) // of the same sign
-        } else {
-            (1, size.saturating_sub(1).max(p.pair_range.saturating_sub(size)))
-        }
     }
 
     fn float_sum(&self, rank: u32, i: u64) -> u64 {
@@ -315,6 +303,20 @@ impl Plan {
             _ => return 0,
         };
         average::part(p, self.reduced(i), owner)
+    }
+}
+
+/// By how much the two shares of a pair of an integer average may differ from a quotient of this size: the least, and how
+/// many values on.
+fn deviation(p: &Params, size: u64) -> (u64, u64) {
+    let n = u64::from(p.ranks);
+    // A share of n or more moves the quotient when it is lost and when it is doubled, whatever the rest is.
+    if p.pair_range >= n && (p.pair_range - n) / 2 >= size {
+        (size + n, p.pair_range - 2 * size - n + 1) // of opposite signs
+    } else if size > n {
+        (1, size - n) // of the same sign
+    } else {
+        (1, size.saturating_sub(1).max(p.pair_range.saturating_sub(size)))
     }
 }
 

@@ -1,0 +1,379 @@
+//! How much of a fault can be seen at best. `docs/oracle.md` derives every formula here.
+//!
+//! Two figures for each mutation. `theory` holds for any choice of inputs that keeps every partial result exact.
+//! `chosen` is what this oracle's inputs are built to reach; it is lower where two faults cannot both be shown at the
+//! same element, and the inputs share the elements between them. `block` is `chosen` for a block of 1 KiB: it is 1
+//! unless theory, or the tolerance of averages, forbids it.
+
+use super::mutation::{BLOCK_BYTES, Mutation};
+use crate::oracle::params::target_bits;
+use crate::oracle::{Method, Params, Plan, deviation};
+
+/// What can be seen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound {
+    /// Share of elements that no inputs can exceed, as far as it is known.
+    pub theory: f64,
+    /// Share of elements that these inputs are built for.
+    pub chosen: f64,
+    /// Share of blocks.
+    pub block: f64,
+    /// What limits `chosen`.
+    pub reason: Reason,
+}
+
+/// What keeps a fault from being seen everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Two values of a type with few of them are the same by chance.
+    Coincidence,
+    /// Only the winner of min or max counts.
+    Winner,
+    /// Min and max do not count how often a value is given.
+    Idempotent,
+    /// A short significand has no room for more ranks.
+    Significand,
+    /// A short exponent has no room for more factors than 1 and -1.
+    Exponent,
+    /// The quotient moves by one for each n units only.
+    Quotient,
+    /// The type cannot count to n: all averages are zero.
+    Uncountable,
+    /// What is accepted as rounding.
+    Tolerance,
+    /// A value that happens to fit the narrower type.
+    Representable,
+}
+
+impl Reason {
+    /// In a few words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Reason::Coincidence => "few values: equal by chance",
+            Reason::Winner => "only the winner counts",
+            Reason::Idempotent => "a second copy changes nothing",
+            Reason::Significand => "significand too short for all ranks",
+            Reason::Exponent => "exponent too short for all ranks",
+            Reason::Quotient => "the quotient hides less than n units",
+            Reason::Uncountable => "the type cannot count the ranks",
+            Reason::Tolerance => "within the accepted 2 ulp",
+            Reason::Representable => "some values fit the narrower type",
+        }
+    }
+}
+
+/// What limits a mutation for this plan.
+pub fn bound(plan: &Plan, mutation: Mutation) -> Bound {
+    let p = plan.params();
+    let mut bound = match mutation {
+        Mutation::Missing | Mutation::Doubled => lost_or_doubled(p, mutation == Mutation::Missing),
+        Mutation::OtherElement(k) => {
+            replaced(p, Other::Element((k % u64::from(p.ranks) * u64::from(p.stride)) % u64::from(p.ranks)))
+        }
+        Mutation::OtherRank if p.method != Method::Copy => replaced(p, Other::Rank),
+        Mutation::PreviousContribution => replaced(p, Other::Iteration),
+        Mutation::OtherRank
+        | Mutation::Shifted(_)
+        | Mutation::SwappedBlocks
+        | Mutation::Previous
+        | Mutation::LastVector => other_result(p),
+        Mutation::Unwritten | Mutation::Tail => everywhere(1.0, Reason::Coincidence),
+        Mutation::BitFlip => flips(p),
+        Mutation::Narrowed(to) => narrowed(p, to.float().map_or(0, |format| format.precision())),
+    };
+    if p.method == Method::IntAvg
+        && p.target_and == 0
+        && !matches!(mutation, Mutation::Unwritten | Mutation::Tail | Mutation::BitFlip)
+    {
+        bound = Bound { theory: 0.0, chosen: 0.0, block: 0.0, reason: Reason::Uncountable };
+    }
+    bound
+}
+
+fn everywhere(chosen: f64, reason: Reason) -> Bound {
+    Bound { theory: 1.0, chosen, block: 1.0, reason }
+}
+
+/// Elements of a block.
+fn block_elements(p: &Params) -> f64 {
+    (BLOCK_BYTES / u64::from(p.width)) as f64
+}
+
+/// Different expected values.
+fn targets(p: &Params) -> f64 {
+    2f64.powi((p.target_and & p.mask).count_ones() as i32)
+}
+
+/// Different results that the op could have at all.
+fn results(p: &Params) -> f64 {
+    let all = 2f64.powi(8 * p.width as i32);
+    match p.method {
+        // a product shows each of its factors only if all are odd
+        Method::IntProd => all / 2.0,
+        Method::IntAvg => {
+            let n = u64::from(p.ranks);
+            let (most, least) = if p.sign_flip != 0 { (p.mask >> 1, p.sign) } else { (p.mask, 0) };
+            (most / n) as f64 + (least / n) as f64 + 1.0
+        }
+        Method::Copy | Method::IntSum | Method::IntMin | Method::IntMax => all,
+        _ => 2.0 * p.max_finite as f64 + 1.0,
+    }
+}
+
+/// Codes around the expected one that pass.
+fn accepted(p: &Params) -> f64 {
+    f64::from(2 * p.tolerance + 1)
+}
+
+/// The result of another element, block or iteration.
+fn other_result(p: &Params) -> Bound {
+    let theory = 1.0 - (accepted(p) / results(p)).min(1.0);
+    Bound { theory, chosen: 1.0 - accepted(p) / targets(p), block: 1.0, reason: Reason::Coincidence }
+}
+
+/// Flips of the two lowest bits stay within 2 ulp; those of the third can, if the right result is 2 ulp off already.
+fn flips(p: &Params) -> Bound {
+    let hidden = if p.tolerance > 0 { 2.0 } else { 0.0 };
+    let width = 8.0 * f64::from(p.width);
+    let chosen = if p.tolerance > 0 { 1.0 - (hidden + 1.0) / width } else { 1.0 };
+    Bound { theory: 1.0 - hidden / width, chosen, block: 1.0, reason: Reason::Tolerance }
+}
+
+/// A target passes if the bits that the narrower type lacks are zero, or within the tolerance of it.
+fn narrowed(p: &Params, precision: u32) -> Bound {
+    let lost = (p.fraction_bits + 1).saturating_sub(precision);
+    let random = (p.target_and & ((1 << lost) - 1)).count_ones() as i32;
+    let hidden = |bits: i32| (accepted(p) / 2f64.powi(bits)).min(1.0);
+    Bound {
+        theory: 1.0 - hidden(lost as i32),
+        chosen: 1.0 - hidden(random),
+        block: 1.0,
+        reason: if p.tolerance > 0 { Reason::Tolerance } else { Reason::Representable },
+    }
+}
+
+fn lost_or_doubled(p: &Params, missing: bool) -> Bound {
+    let n = f64::from(p.ranks);
+    let elements = block_elements(p);
+    match p.method {
+        Method::IntMin | Method::IntMax | Method::FloatMin | Method::FloatMax if missing => {
+            Bound { theory: 1.0 / n, chosen: 1.0 / n, block: (elements / n).min(1.0), reason: Reason::Winner }
+        }
+        Method::IntMin | Method::IntMax | Method::FloatMin | Method::FloatMax => {
+            Bound { theory: 0.0, chosen: 0.0, block: 0.0, reason: Reason::Idempotent }
+        }
+        Method::FloatSum => {
+            // 2 * 2^p units hold the target, of 3/8 * 2^p units on average, and one unit for each rank
+            let budget = 2f64.powi(p.fraction_bits as i32 + 1);
+            let target = if target_bits(p.fraction_bits + 1, p.ranks) == p.target_bits { 0.375 } else { 0.0 };
+            let active = f64::from(p.active);
+            Bound {
+                theory: ((2.0 - target) * budget / n).min(1.0),
+                chosen: active / n,
+                block: (active * elements / n).min(1.0),
+                reason: Reason::Significand,
+            }
+        }
+        Method::FloatProd => {
+            let powers = f64::from(p.owners + 2 * p.pairs);
+            everywhere((powers + (n - powers) / 2.0) / n, Reason::Exponent)
+        }
+        Method::FloatAvg => {
+            let owners = f64::from(p.owners);
+            let block = (owners * elements / n).min(1.0);
+            Bound { theory: 1.0, chosen: owners / n, block, reason: Reason::Tolerance }
+        }
+        Method::IntAvg => average_lost_or_doubled(p, missing),
+        Method::IntSum | Method::IntProd | Method::Copy => everywhere(1.0, Reason::Coincidence),
+    }
+}
+
+fn average_lost_or_doubled(p: &Params, missing: bool) -> Bound {
+    let n = u64::from(p.ranks);
+    let signed = p.sign_flip != 0;
+    let every_share_is_large = if signed { p.pair_range / 3 >= n } else { p.target_add & p.mask >= n };
+    if every_share_is_large {
+        // an odd rank out holds the quotient itself, which is small in some elements
+        let small = if signed { 2.0 * n as f64 / targets(p) } else { 0.0 };
+        let odd = f64::from(p.ranks % 2);
+        return everywhere(1.0 - odd * small.min(1.0) / n as f64, Reason::Quotient);
+    }
+    // Of shares below n / 2, only a loss or only a doubling can be seen, at one end of the quotient or the other.
+    let largest = if signed { p.mask >> 1 } else { p.mask };
+    let large = (if signed { 2 } else { 1 } * (largest / n.div_ceil(2))).min(n) as f64 / n as f64;
+    let zero = if signed || p.target_add & p.mask > 0 { 0.0 } else { 1.0 / targets(p) };
+    let sizes_without_rest = if signed { small_share(p, p.base) } else { 0.0 };
+    let chosen = if missing { (1.0 - zero) / 2.0 } else { (1.0 - zero) * (1.0 - sizes_without_rest) / 2.0 };
+    Bound { theory: large + (1.0 - large) / 2.0, chosen, block: 1.0, reason: Reason::Quotient }
+}
+
+/// The share of signed quotients, in `-half..half`, that are larger than `size` without their sign.
+fn small_share(p: &Params, size: u64) -> f64 {
+    let half = (targets(p) / 2.0) as u64;
+    let larger = half.saturating_sub(size) + half.saturating_sub(size + 1);
+    larger as f64 / targets(p)
+}
+
+/// What stands in a contribution's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Other {
+    /// The rank's own of another element, where its position is so many further on.
+    Element(u64),
+    /// The next rank's of the same element.
+    Rank,
+    /// The rank's own of another iteration, of any position.
+    Iteration,
+}
+
+fn replaced(p: &Params, other: Other) -> Bound {
+    let n = f64::from(p.ranks);
+    let elements = block_elements(p);
+    let turn = match other {
+        Other::Element(turn) => turn.min(u64::from(p.ranks) - turn) as f64,
+        Other::Rank => 1.0,
+        Other::Iteration => 0.0,
+    };
+    match p.method {
+        Method::IntMin | Method::IntMax | Method::FloatMin | Method::FloatMax => {
+            let winner = (1.0 - 1.0 / targets(p)) / n;
+            if other == Other::Rank {
+                // neither a loser nor a second winner in a loser's place changes anything
+                return Bound {
+                    theory: 1.0 / n,
+                    chosen: winner,
+                    block: (elements / n).min(1.0),
+                    reason: Reason::Winner,
+                };
+            }
+            // A loser of another element beats this one's winner in a quarter of the cases where all values are as
+            // likely, and in more than an eighth where values crowd around a few exponents.
+            everywhere(winner + (1.0 - 1.0 / n) / 8.0, Reason::Winner)
+        }
+        Method::IntSum => everywhere(1.0 - 2.0 / 2f64.powi(8 * p.width as i32), Reason::Coincidence),
+        Method::IntProd => everywhere(1.0 - 1.0 / (results(p) - 4.0).max(1.0), Reason::Coincidence),
+        Method::FloatSum => {
+            let active = f64::from(p.active);
+            // positions that are active at one of the two places, at least
+            let touched = active + turn.min(active).min(n - active);
+            let equal = match other {
+                // Neighbours have opposite signs, and a lone owner differs in size; under mulsum that may fail.
+                Other::Rank if p.owners == 1 && p.scaled == 1 => 1.0 / (n * p.pair_range as f64),
+                Other::Rank => 0.0,
+                _ => equal_shares(p),
+            };
+            let hidden = (touched - active) * absorbed_shares(p);
+            Bound {
+                theory: 1.0,
+                chosen: (touched - hidden - active * equal) / n,
+                block: (active * elements / n).min(1.0),
+                reason: if active < n { Reason::Significand } else { Reason::Coincidence },
+            }
+        }
+        Method::FloatProd => {
+            let powers = f64::from(p.owners + 2 * p.pairs);
+            let equal = 1.0 / (4.0 * p.pair_range as f64);
+            everywhere((powers * (1.0 - equal) + (n - powers) / 2.0) / n, Reason::Exponent)
+        }
+        Method::FloatAvg => {
+            let owners = f64::from(p.owners);
+            // one part of two moves the result by half of what it changes by
+            let equal = match other {
+                // the two parts of a short type differ by less than the tolerance
+                Other::Rank if p.ranks == 3 && p.owners == 2 && p.skewed == 0 => 0.5,
+                Other::Rank => 0.0,
+                _ => owners * accepted(p) / targets(p),
+            };
+            let touched = owners + turn.min(1.0).min(n - owners);
+            let apart = p.fraction_bits.saturating_sub(p.owners);
+            let hidden = if other == Other::Rank { 0.0 } else { smaller_by(p, apart) };
+            Bound {
+                theory: 1.0,
+                chosen: (touched - hidden * (touched - owners) - owners * equal) / n,
+                block: (owners * elements / n).min(1.0),
+                reason: Reason::Tolerance,
+            }
+        }
+        Method::IntAvg => everywhere(quotient_moves(p, other), Reason::Quotient),
+        Method::Copy => other_result(p),
+    }
+}
+
+/// How often two shares of float sums are equal: as many units, of the same size and sign, or fewer of larger ones.
+fn equal_shares(p: &Params) -> f64 {
+    let sizes = ((p.target_and & p.mask & !p.sign) >> p.fraction_bits) as f64 + 1.0;
+    let range = p.pair_range as f64;
+    let equal = |apart: i32| {
+        let sizes = (sizes - f64::from(apart.abs())).max(0.0) / (sizes * sizes);
+        sizes * (range / 2f64.powi(apart.abs())).floor() / (range * range)
+    };
+    (-63..=63).map(equal).sum::<f64>() / 2.0
+}
+
+/// How often a share of another element is too small to change a sum that lacked one: below a quarter of its unit.
+fn absorbed_shares(p: &Params) -> f64 {
+    let range = p.pair_range as f64;
+    let often = |apart: u32| (2f64.powi(apart as i32 - 2)).floor().min(range) / range;
+    (2..64).map(|apart| often(apart) * (smaller_by(p, apart) - smaller_by(p, apart + 1))).sum()
+}
+
+/// How often one of two random targets is at least so many powers of two below the other.
+fn smaller_by(p: &Params, apart: u32) -> f64 {
+    let sizes = ((p.target_and & p.mask & !p.sign) >> p.fraction_bits) as f64 + 1.0;
+    let left = (sizes - f64::from(apart)).max(0.0);
+    left * (left + 1.0) / 2.0 / (sizes * sizes)
+}
+
+/// How often another share moves the quotient of an integer average: always if it differs by n or more, and in half of
+/// the elements otherwise, which are at that end of the quotient. Of two elements, or of neighbours in one.
+///
+/// The recipe's distribution, added up for 8-bit types; wider ones hardly ever hold shares so near to each other.
+fn quotient_moves(p: &Params, other: Other) -> f64 {
+    let n = i64::from(p.ranks);
+    if p.width > 1 {
+        let values = 2f64.powi(8 * p.width as i32 - 1);
+        return 1.0 - (2.0 * n as f64 * n as f64 / values).min(1.0) / 2.0;
+    }
+    let moves = |apart: i64| match apart.abs() {
+        0 => 0.0,
+        apart if apart < n => 0.5,
+        _ => 1.0,
+    };
+    // how often the first and the second of a pair hold what, from -128 to 255
+    let mut often = [[0.0; 512]; 2];
+    let mut neighbours = 0.0;
+    let count = targets(p) as u64;
+    for k in 0..count {
+        let target = (k.wrapping_add(p.target_add & p.mask) ^ p.target_xor) & p.mask;
+        let negative = target & p.sign_flip != 0;
+        let size = if negative { target.wrapping_neg() & p.mask } else { target };
+        let (least, range) = deviation(p, size);
+        let apart: Vec<i64> =
+            (0..range.max(1)).map(|k| if least + k == size || range == 0 { 0 } else { (least + k) as i64 }).collect();
+        let weight = 1.0 / (count as f64 * apart.len() as f64);
+        for c in &apart {
+            for (share, often) in [size as i64 + c, size as i64 - c].into_iter().zip(&mut often) {
+                let share = if negative { -share } else { share };
+                if let Some(slot) = often.get_mut((share + 128) as usize) {
+                    *slot += weight;
+                }
+            }
+            // within a pair, and from one pair to the next
+            let across = apart.iter().map(|other| moves(c + other)).sum::<f64>() / apart.len() as f64;
+            neighbours += weight * (moves(2 * c) + across) / 2.0;
+        }
+    }
+    let between = |ours: &[f64; 512], others: &[f64; 512]| {
+        let row = |(a, x): (usize, &f64)| {
+            let moved = |(b, y): (usize, &f64)| x * y * moves(a as i64 - b as i64);
+            others.iter().enumerate().map(moved).sum::<f64>()
+        };
+        ours.iter().enumerate().filter(|(_, x)| **x > 0.0).map(row).sum::<f64>()
+    };
+    let [first, second] = &often;
+    match other {
+        Other::Rank => neighbours,
+        // an odd step leads from a first of a pair to a second
+        Other::Element(turn) if turn % 2 == 1 && n % 2 == 0 => between(first, second),
+        _ => (between(first, first) + between(second, second)) / 2.0,
+    }
+}
