@@ -590,3 +590,58 @@ fn renaming_the_ranks_renames_the_culprits_and_changes_nothing_else() {
         }
     }
 }
+
+/// A root may run ahead of a broadcast that does not arrive; its ring then no longer holds the call that hangs.
+#[test]
+fn a_call_that_a_ring_has_overwritten_is_not_taken_for_one_never_made() {
+    let mut incident = Machine::new(3).run(&programs(3, |_| lab(15)));
+    for evidence in &mut incident.ranks {
+        let calls = evidence.calls.as_mut().unwrap();
+        if evidence.rank == 1 {
+            calls.drain(..12);
+            evidence.lost = 12;
+        } else {
+            calls.truncate(10);
+            calls[9].state = collcheck::trace::call::State::Running;
+        }
+    }
+    let v = verdict(&incident);
+    assert_eq!((v.class, v.culprit_ranks.len(), v.sequence), (Class::FFabric, 0, Some(10)), "{v:#?}");
+}
+
+/// Rank 1's ring holds calls of another communicator only.
+#[test]
+fn a_communicator_that_a_ring_has_forgotten_is_not_taken_for_one_never_entered() {
+    for (lost, class) in [(40, Class::FFabric), (0, Class::EStuck)] {
+        let mut incident = Machine::new(3).and(2, "tp", &[1]).run(&programs(3, |_| lab(1)));
+        unfinish(&mut incident);
+        let tp = Machine::new(2).and(2, "tp", &[1]).run(&[vec![], vec![collective(2, Primitive::AllReduce, 1)]]);
+        incident.ranks[1].calls = tp.ranks[1].calls.clone();
+        incident.ranks[1].lost = lost;
+        assert_eq!(verdict(&incident).class, class);
+    }
+}
+
+#[test]
+fn sends_and_recvs_pair_up_at_the_newest_where_older_ones_are_overwritten() {
+    for unanswered in [false, true] {
+        let mut incident = Machine::new(2).run(&programs(2, |rank| {
+            let step = |_| if rank == 0 { send(1, 1 << 26) } else { recv(0, 1 << 26) };
+            (0..if unanswered && rank == 0 { 31 } else { 30 }).map(step).collect()
+        }));
+        incident.ranks[0].calls.as_mut().unwrap().drain(..11);
+        incident.ranks[0].lost = 11;
+        let v = verdict(&incident);
+        let expected = if unanswered { (Class::EStuck, vec![1]) } else { (Class::None, vec![]) };
+        assert_eq!((v.class, v.culprit_ranks.clone()), expected, "{v:#?}");
+        assert_eq!(v.candidates.contains(&Class::CUnpaired), unanswered);
+    }
+}
+
+/// A watchdog notices the end of calls late and out of order.
+#[test]
+fn a_call_is_done_where_a_later_one_on_its_communicator_is() {
+    let mut incident = Machine::new(3).run(&programs(3, |_| lab(5)));
+    incident.ranks[2].calls.as_mut().unwrap()[1].state = collcheck::trace::call::State::Queued;
+    assert_eq!(verdict(&incident).class, Class::None);
+}

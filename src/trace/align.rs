@@ -56,7 +56,7 @@ pub struct Lane {
     pub track: usize,
     /// Place and index into the rank's calls, ordered.
     pub calls: Vec<(Key, usize)>,
-    /// Whether records from before the first may be lost.
+    /// Whether older records of the rank are overwritten, so that an empty lane tells nothing.
     pub cut: bool,
 }
 
@@ -145,8 +145,7 @@ impl<'a> Alignment<'a> {
         match lane.calls.binary_search_by_key(&key, |(k, _)| *k) {
             Ok(at) => lane.calls.get(at).map_or(Cell::Lost, |(_, index)| Cell::Called(*index)),
             Err(_) if self.rank(lane).silent() => Cell::Silent,
-            Err(0) if lane.cut => Cell::Lost,
-            Err(at) if at == lane.calls.len() => Cell::Never,
+            Err(at) if at == lane.calls.len() && (at > 0 || !lane.cut) => Cell::Never,
             Err(_) => Cell::Lost,
         }
     }
@@ -337,15 +336,8 @@ fn group<'a>(
         "" => format!("{id:#x}"),
         label => label.to_owned(),
     };
-    let start = lanes.values().filter_map(|calls| calls.first()).map(|(key, _)| *key).min();
     let lost = |track: usize| ranks.get(track).and_then(|r| r.evidence).is_some_and(|e| e.lost > 0);
-    let lanes: Vec<Lane> = lanes
-        .into_iter()
-        .map(|(track, calls)| {
-            let late = calls.first().is_some_and(|(key, _)| Some(*key) > start);
-            Lane { track, cut: late || lost(track), calls }
-        })
-        .collect();
+    let lanes = lanes.into_iter().map(|(track, calls)| Lane { track, cut: lost(track), calls }).collect();
     Group { id, name, members, lanes }
 }
 
