@@ -11,3 +11,4 @@ pub mod reference;
 pub mod report;
 pub mod run;
 pub mod suite;
+pub mod trace;
