@@ -30,7 +30,10 @@ fn main() -> anyhow::Result<()> {
     station.prepare(&Need { send_bytes: BYTES, recv_bytes: BYTES, ..Need::default() })?;
 
     let copy = copy_bandwidth(station.as_mut())?;
-    println!("{} | copy of 1 GiB: {copy:.0} GB/s read and written | inputs of {ranks} ranks", backend.environment().device);
+    println!(
+        "{} | copy of 1 GiB: {copy:.0} GB/s read and written | inputs of {ranks} ranks",
+        backend.environment().device
+    );
     println!("{:<8} {:<9} {:>10} {:>10} {:>8}", "op", "dtype", "fill GB/s", "check GB/s", "of copy");
     let mut worst = f64::INFINITY;
     for case in &cases {
@@ -54,14 +57,8 @@ fn copy_bandwidth(station: &mut dyn Station) -> anyhow::Result<f64> {
 }
 
 fn kernels(station: &mut dyn Station, plan: &Plan) -> anyhow::Result<(f64, f64)> {
-    let region = |content| Region {
-        buffer: Buffer::Recv,
-        start: 0,
-        len: BYTES / plan.dtype().size(),
-        plan,
-        content,
-        base: 0,
-    };
+    let region =
+        |content| Region { buffer: Buffer::Recv, start: 0, len: BYTES / plan.dtype().size(), plan, content, base: 0 };
     let fill = median(station, |s| Ok(s.fill(0, &region(Content::Input { rank: 0, element: 0 }))?))?;
     station.fill(0, &region(Content::Reduced { element: 0 }))?;
     let check = median(station, |s| Ok(s.check(0, &region(Content::Reduced { element: 0 }))?))?;

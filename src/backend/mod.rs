@@ -5,7 +5,7 @@ pub mod nccl;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Case, DType, Workload};
+use crate::case::{Case, DType, Variant, Workload};
 use crate::oracle::Plan;
 
 /// Bytes of guard zone before and after every buffer. A multiple of any alignment that matters.
@@ -62,6 +62,17 @@ fn detail(message: &str) -> String {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
+
+/// Why no communicator was made.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Opening {
+    /// Not of this making: the library or this backend does not have it.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The machine cannot.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
 
 /// The machine and libraries that results hold for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -128,6 +139,9 @@ pub struct Region<'a> {
     pub plan: &'a Plan,
     /// The contents.
     pub content: Content,
+    /// Bytes from the start of the case's part of the buffer to element 0; several calls of one group lie behind each
+    /// other. A multiple of the element's size.
+    pub base: u64,
 }
 
 /// What an element of a region is, as the oracle defines it. Element `k` of the region is logical element `element + k`.
@@ -192,6 +206,94 @@ pub struct Call<'a> {
     pub placement: Placement,
     /// The oracle: scalars of mulsum come from it.
     pub plan: &'a Plan,
+    /// See [`Region::base`], for both buffers.
+    pub base: u64,
+}
+
+/// How a communicator is made. Cases with the same making share one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Making {
+    /// `ncclConfig_t::CTAPolicy`.
+    pub cta_policy: Option<u32>,
+    /// Ranks take the devices in another order than the bus.
+    pub permuted: bool,
+    /// It is split off one that holds the same ranks.
+    pub split: bool,
+    /// It is nonblocking.
+    pub nonblocking: bool,
+}
+
+impl Making {
+    /// What the case's variants ask for.
+    pub fn of(case: &Case) -> Making {
+        let has = |variant| case.variants.contains(&variant);
+        Making {
+            cta_policy: case
+                .variants
+                .iter()
+                .find_map(|v| if let Variant::Cta(policy) = v { Some(*policy) } else { None }),
+            permuted: has(Variant::Permuted),
+            split: has(Variant::Split),
+            nonblocking: has(Variant::Nonblocking),
+        }
+    }
+}
+
+/// What buffers a case needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Bytes of the send buffer.
+    pub send_bytes: u64,
+    /// Bytes of the receive buffer.
+    pub recv_bytes: u64,
+    /// Bytes between an aligned address and the start of either buffer.
+    pub offset: u64,
+    /// Where they come from.
+    pub memory: Memory,
+    /// What the communicator is told of them.
+    pub registration: Registration,
+}
+
+impl Need {
+    /// What the case's variants ask for, with buffers of this size.
+    pub fn of(case: &Case, send_bytes: u64, recv_bytes: u64) -> Need {
+        let mut need = Need { send_bytes, recv_bytes, ..Need::default() };
+        for variant in &case.variants {
+            match variant {
+                Variant::Unaligned(elements) => need.offset = u64::from(*elements) * case.dtype.size(),
+                Variant::NcclMemory => need.memory = Memory::Nccl,
+                Variant::Registered => need.registration = Registration::Local,
+                Variant::Window => need.registration = Registration::Window,
+                Variant::Windows => need.registration = Registration::SharedWindows,
+                _ => {}
+            }
+        }
+        need
+    }
+}
+
+/// Where buffers come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Memory {
+    /// `cuMemAlloc`; on the host backend, the heap.
+    #[default]
+    Device,
+    /// `ncclMemAlloc`.
+    Nccl,
+}
+
+/// What the communicator is told of buffers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Registration {
+    /// Nothing.
+    #[default]
+    None,
+    /// `ncclCommRegister`.
+    Local,
+    /// `ncclCommWindowRegister`, symmetric: implies [`Memory::Nccl`].
+    Window,
+    /// Both buffers as windows of one allocation.
+    SharedWindows,
 }
 
 /// How ranks are laid out on this machine.
@@ -215,8 +317,9 @@ pub trait Backend: Send + Sync {
 
     /// Makes the communicator: one station per worker thread, together holding every rank once.
     ///
-    /// `cases` is the selection: whatever it needs (modules, kernels) is loaded here, before anything is timed.
-    fn open(&self, cases: &[Case]) -> Result<Vec<Box<dyn Station>>, Unavailable>;
+    /// `cases` is what will run on it: whatever they need (modules, kernels) is loaded here, before anything is timed.
+    /// [`Opening::Unsupported`] is no fault of the machine: such cases are skipped.
+    fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening>;
 }
 
 /// One worker thread's ranks (lanes), with their buffers, streams and communicators.
@@ -230,8 +333,10 @@ pub trait Station: Send {
     /// Called once, first, on the thread that drives the station from then on.
     fn enter(&mut self) -> Result<(), RankError>;
 
-    /// Makes both buffers of every lane at least this large (in bytes) and fills their guard zones.
-    fn prepare(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<(), RankError>;
+    /// Makes both buffers of every lane at least this large, of this kind, and fills their guard zones.
+    ///
+    /// Registration may be collective: all stations call this with the same need at the same time.
+    fn prepare(&mut self, need: &Need) -> Result<(), RankError>;
 
     /// Writes the region's content.
     fn fill(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError>;
@@ -245,14 +350,30 @@ pub trait Station: Send {
     /// Waits for the lane, and returns and resets what its checks found. `dtype` is that of the checked regions.
     fn verdict(&mut self, lane: usize, dtype: DType) -> Result<Verdict, RankError>;
 
-    /// Checks the guard zones of both buffers, which end at `send_bytes` and `recv_bytes`.
-    fn guards(&mut self, lane: usize, send_bytes: u64, recv_bytes: u64) -> Result<Option<GuardBreach>, RankError>;
+    /// Checks the guard zones around both buffers as they were last prepared.
+    fn guards(&mut self, lane: usize) -> Result<Option<GuardBreach>, RankError>;
 
     /// Flips bits of one element, for tests that prove that a wrong result is seen.
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError>;
 
-    /// Launches the collective on all lanes.
-    fn launch(&mut self, call: &Call<'_>) -> Result<(), RankError>;
+    /// Launches collectives on all lanes; several of them in one group.
+    fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError>;
+
+    /// Writes the region's content as [`Station::fill`] does, but lets what is queued next begin before it has ended
+    /// (programmatic dependent launch).
+    fn fill_early(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError>;
+
+    /// Keeps the lane busy for this long before what is queued next.
+    fn delay(&mut self, lane: usize, us: u32) -> Result<(), RankError>;
+
+    /// From here on what is queued on all lanes is recorded instead of carried out.
+    fn begin_capture(&mut self) -> Result<(), RankError>;
+
+    /// Ends the recording.
+    fn end_capture(&mut self) -> Result<(), RankError>;
+
+    /// Queues what was last recorded.
+    fn replay(&mut self) -> Result<(), RankError>;
 
     /// Records a time mark on every lane.
     fn mark(&mut self) -> Result<(), RankError>;

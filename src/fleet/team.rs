@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use super::protocol::{Report, Request};
 use super::worker::{self, Meeting};
-use crate::backend::{Backend, RankError, Station, Unavailable};
+use crate::backend::{Backend, Making, Opening, RankError, Station, Unavailable};
 use crate::case::Case;
 
 /// The workers of one communicator.
@@ -19,8 +19,8 @@ pub struct Team {
 
 impl Team {
     /// Makes the communicator and starts a thread for each station. `cases` is what will be asked of it.
-    pub fn start(backend: &dyn Backend, cases: &[Case]) -> Result<Team, Unavailable> {
-        let stations = backend.open(cases)?;
+    pub fn start(backend: &dyn Backend, cases: &[Case], making: &Making) -> Result<Team, Opening> {
+        let stations = backend.open(cases, making)?;
         let ranks = stations.iter().map(|s| s.ranks().len() as u32).sum();
         let meeting = Arc::new(Place::new(stations.len()));
         let (report, reports) = channel();

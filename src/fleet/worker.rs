@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::protocol::{Measured, Report, Request, Tamper};
 use super::staging::{Piece, Staging, What};
-use crate::backend::{Call, Content, Placement, RankError, Region, Station, Verdict};
+use crate::backend::{Call, Content, Need, Placement, RankError, Region, Station, Verdict};
 use crate::case::DType;
 use crate::oracle::Plan;
 
@@ -92,7 +92,7 @@ impl<'a> Pass<'a> {
     fn prepare(&mut self) -> Result<(), RankError> {
         let send = self.stagings.iter().map(|s| s.send_bytes).max().unwrap_or(0);
         let recv = self.stagings.iter().map(|s| s.recv_bytes).max().unwrap_or(0);
-        self.station.prepare(send, recv)?;
+        self.station.prepare(&Need::of(&self.request.case, send, recv))?;
         if !self.request.check {
             return Ok(());
         }
@@ -110,7 +110,7 @@ impl<'a> Pass<'a> {
     }
 
     fn launch(&mut self) -> Result<(), RankError> {
-        self.station.launch(&call(self.request, self.placement, &self.plan))
+        self.station.launch(&[call(self.request, self.placement, &self.plan)])
     }
 
     fn tamper(&mut self) -> Result<(), RankError> {
@@ -140,7 +140,7 @@ impl<'a> Pass<'a> {
             }
             let output = self.check(lane, &staging.output, dtype)?;
             let input = self.check(lane, &staging.survives, dtype)?;
-            let guard = self.station.guards(lane, staging.send_bytes, staging.recv_bytes)?;
+            let guard = self.station.guards(lane)?;
             all.push(Found { output, input, guard });
         }
         Ok(all)
@@ -180,7 +180,7 @@ impl<'a> Pass<'a> {
     }
 
     fn time_by_clock(&mut self) -> Result<f64, RankError> {
-        let call = call(self.request, self.placement, &self.plan);
+        let call = [call(self.request, self.placement, &self.plan)];
         let start = Instant::now();
         for _ in 0..self.request.iters {
             self.station.launch(&call)?;
@@ -190,7 +190,7 @@ impl<'a> Pass<'a> {
     }
 
     fn time_by_marks(&mut self) -> Result<Vec<Vec<f32>>, RankError> {
-        let call = call(self.request, self.placement, &self.plan);
+        let call = [call(self.request, self.placement, &self.plan)];
         self.station.mark()?;
         for _ in 0..self.request.iters {
             self.station.launch(&call)?;
@@ -241,7 +241,7 @@ impl Found {
 }
 
 fn call<'a>(request: &'a Request, placement: Placement, plan: &'a Plan) -> Call<'a> {
-    Call { case: &request.case, workload: request.case.workload(request.ranks), placement, plan }
+    Call { case: &request.case, workload: request.case.workload(request.ranks), placement, plan, base: 0 }
 }
 
 fn region<'a>(plan: &'a Plan, filler: &'a Plan, piece: &Piece) -> Region<'a> {
@@ -249,5 +249,5 @@ fn region<'a>(plan: &'a Plan, filler: &'a Plan, piece: &Piece) -> Region<'a> {
         What::Data(content) => (plan, content),
         What::Filler => (filler, Content::Input { rank: 0, element: piece.start }),
     };
-    Region { buffer: piece.buffer, start: piece.start, len: piece.len, plan, content }
+    Region { buffer: piece.buffer, start: piece.start, len: piece.len, plan, content, base: 0 }
 }

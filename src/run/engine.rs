@@ -11,7 +11,7 @@ use super::event::{Consumer, Event};
 use super::launches::combine;
 use super::plan::RunPlan;
 use super::result::{CaseResult, FailKind, Outcome, Summary};
-use crate::backend::{Backend, Environment, Placement, RankError, Unavailable, Verdict};
+use crate::backend::{Backend, Environment, Making, Opening, Placement, RankError, Unavailable, Verdict};
 use crate::case::Case;
 use crate::fleet::protocol::Request;
 use crate::fleet::team::Team;
@@ -122,7 +122,7 @@ struct Session {
     environment: Environment,
     references: References,
     hub: Hub,
-    team: Option<Team>,
+    team: Option<(Making, Team)>,
     /// Results of earlier launches, by case.
     earlier: Vec<Vec<CaseResult>>,
     /// This is the last launch: results are final.
@@ -181,12 +181,10 @@ impl Session {
         if let Some(why) = self.too_large(case) {
             return skip(why);
         }
-        if let Err(error) = self.assure_team() {
-            let why = format!("not run: {error}");
-            self.hub.send(&Event::Aborted { reason: error.to_string() });
-            self.aborted = Some(error.to_string());
-            self.stop = Some(why.clone());
-            return skip(why);
+        match self.assure_team(case) {
+            Ok(()) => {}
+            Err(Opening::Unsupported(why)) => return skip(why),
+            Err(Opening::Unavailable(error)) => return skip(self.abort(&error)),
         }
         self.epoch += 1;
         let request = Request {
@@ -200,7 +198,7 @@ impl Session {
             tamper: self.plan.tamper,
         };
         let reports = match &self.team {
-            Some(team) => team.run(&request),
+            Some((_, team)) => team.run(&request),
             None => return skip("not run: there is no team".to_owned()),
         };
         match reports {
@@ -228,11 +226,25 @@ impl Session {
             .then(|| format!("does not fit in memory: needs {needed} bytes on each rank, {limit} are free for it"))
     }
 
-    fn assure_team(&mut self) -> Result<(), Unavailable> {
-        if self.team.is_none() {
-            self.team = Some(Team::start(self.backend.as_ref(), &self.plan.cases)?);
+    /// A team whose communicator is made as the case wants it.
+    fn assure_team(&mut self, case: &Case) -> Result<(), Opening> {
+        let making = Making::of(case);
+        if self.team.as_ref().is_some_and(|(made, _)| *made == making) {
+            return Ok(());
         }
+        self.team = None; // its memory is needed
+        let alike: Vec<Case> = self.plan.cases.iter().filter(|c| Making::of(c) == making).cloned().collect();
+        self.team = Some((making, Team::start(self.backend.as_ref(), &alike, &making)?));
         Ok(())
+    }
+
+    /// Ends the run before its time, and says why further cases are not run.
+    fn abort(&mut self, error: &Unavailable) -> String {
+        let why = format!("not run: {error}");
+        self.hub.send(&Event::Aborted { reason: error.to_string() });
+        self.aborted = Some(error.to_string());
+        self.stop = Some(why.clone());
+        why
     }
 
     /// Asserts bandwidth, where the case passed so far and there is something to assert.

@@ -84,35 +84,42 @@ impl BlockTable {
     /// The block with all its defaults; or what is wrong, and where.
     fn resolve(self) -> Result<Block, (Range<usize>, String)> {
         let primitives = self.primitives.map_or(Primitive::ALL.to_vec(), |names| names.into_inner().0);
+        let ops = self.ops.map_or(Op::ALL.to_vec(), |names| names.0);
+        let dtypes = self.dtypes.map_or(DType::ALL.to_vec(), |names| names.0);
         let variants = match self.variants {
             None => vec![Vec::new()],
             Some(sets) if sets.get_ref().is_empty() => {
                 return Err((sets.span(), "no variants, expected at least one set, as [[]]".into()));
             }
             Some(sets) => {
-                let sets = sets.into_inner().into_iter().map(|set| variant_set(set, &primitives));
+                let sets = sets.into_inner().into_iter().map(|set| variant_set(set, &primitives, &ops, &dtypes));
                 sets.collect::<Result<Vec<_>, _>>()?
             }
         };
-        Ok(Block {
-            primitives,
-            ops: self.ops.map_or(Op::ALL.to_vec(), |names| names.0),
-            dtypes: self.dtypes.map_or(DType::ALL.to_vec(), |names| names.0),
-            sizes: self.sizes,
-            variants,
-        })
+        Ok(Block { primitives, ops, dtypes, sizes: self.sizes, variants })
     }
 }
 
 /// One set of variants, which must apply to at least one primitive: a line that selects nothing is a mistake.
-fn variant_set(set: Spanned<Vec<Variant>>, primitives: &[Primitive]) -> Result<Vec<Variant>, (Range<usize>, String)> {
+fn variant_set(
+    set: Spanned<Vec<Variant>>,
+    primitives: &[Primitive],
+    ops: &[Op],
+    dtypes: &[DType],
+) -> Result<Vec<Variant>, (Range<usize>, String)> {
     let span = set.span();
     let canonical = rules::canonical_variants(set.get_ref()).map_err(|misfit| (span.clone(), misfit.to_string()))?;
     let mut misfit = None;
-    for primitive in primitives {
-        match set.get_ref().iter().try_for_each(|variant| rules::applies(*variant, *primitive)) {
-            Ok(()) => return Ok(canonical),
-            Err(why) => misfit = Some(why),
+    for &primitive in primitives {
+        let ops: Vec<Option<Op>> =
+            if primitive.unit().reduces() { ops.iter().copied().map(Some).collect() } else { vec![None] };
+        for op in ops {
+            for &dtype in dtypes {
+                match rules::apply(set.get_ref(), primitive, op, dtype) {
+                    Ok(()) => return Ok(canonical),
+                    Err(why) => misfit = Some(why),
+                }
+            }
         }
     }
     let why = misfit.map_or_else(String::new, |why| format!(": {why}"));

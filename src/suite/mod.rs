@@ -155,10 +155,10 @@ impl Block {
         let reductions: Vec<Option<Op>> = self.ops.iter().copied().map(Some).collect();
         for &primitive in &self.primitives {
             let ops = if primitive.unit().reduces() { &reductions[..] } else { &[None] };
-            let applies = |set: &&Vec<Variant>| set.iter().all(|v| rules::applies(*v, primitive).is_ok());
-            for variants in self.variants.iter().filter(applies) {
+            for variants in &self.variants {
                 for &op in ops {
-                    for &dtype in &self.dtypes {
+                    let applies = |dtype: &&DType| rules::apply(variants, primitive, op, **dtype).is_ok();
+                    for &dtype in self.dtypes.iter().filter(applies) {
                         cases.extend(sizes.iter().map(|&size| Case {
                             primitive,
                             op,

@@ -1,19 +1,26 @@
-//! Which variants a primitive can have, so that no name promises a test that does not exist.
+//! Which variants a case can have, so that no name promises a test that does not exist.
 
-use crate::case::{Case, DType, Primitive, Variant, Workload};
+use crate::case::{Case, DType, Op, Primitive, Variant};
 
 /// Why a case with these variants would not be the case that its name says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
-    /// A root for a primitive without one.
-    #[error("{0} has no root, so {1} does not apply")]
-    NoRoot(Primitive, Variant),
-    /// Unrounded blocks for a primitive that moves whole buffers.
-    #[error("{0} does not round its counts, so {1} does not apply")]
-    NoBlocks(Primitive, Variant),
-    /// More than one root.
-    #[error("{0} and {1} are two roots, expected one")]
-    TwoRoots(Variant, Variant),
+    /// A variant that changes nothing.
+    #[error("{variant} does not apply to {what}: {why}")]
+    Idle {
+        /// The variant.
+        variant: Variant,
+        /// Primitive, op and dtype.
+        what: String,
+        /// The reason.
+        why: &'static str,
+    },
+    /// Two that cannot be had together.
+    #[error("{0} and {1} cannot be had in one case")]
+    Both(Variant, Variant),
+    /// One that means something only with another.
+    #[error("{0} means something only together with {1}")]
+    Alone(Variant, Variant),
 }
 
 /// Variants as names hold them: sorted, each once, without `root0`, which is the plain case.
@@ -21,37 +28,36 @@ pub fn canonical_variants(variants: &[Variant]) -> Result<Vec<Variant>, Misfit> 
     let mut sorted: Vec<Variant> = variants.iter().copied().filter(|v| *v != Variant::Root(0)).collect();
     sorted.sort_unstable();
     sorted.dedup();
-    let mut roots = sorted.iter().filter(|v| matches!(v, Variant::Root(_)));
-    match (roots.next(), roots.next()) {
-        (Some(one), Some(two)) => Err(Misfit::TwoRoots(*one, *two)),
-        _ => Ok(sorted),
+    for (i, &variant) in sorted.iter().enumerate() {
+        if let Some(other) = sorted[i + 1..].iter().find(|other| variant.excludes(**other)) {
+            return Err(Misfit::Both(variant, *other));
+        }
+        if let Some(needed) = variant.needs()
+            && !sorted.contains(&needed)
+        {
+            return Err(Misfit::Alone(variant, needed));
+        }
     }
+    Ok(sorted)
 }
 
-/// Whether a variant changes anything about a primitive.
-pub fn applies(variant: Variant, primitive: Primitive) -> Result<(), Misfit> {
-    match variant {
-        Variant::Root(_) if !primitive.unit().rooted() => Err(Misfit::NoRoot(primitive, variant)),
-        Variant::Odd if !rounds_counts(primitive) => Err(Misfit::NoBlocks(primitive, variant)),
-        Variant::Root(_) | Variant::Odd => Ok(()),
-    }
+/// Whether all these variants change something about such a case.
+pub fn apply(variants: &[Variant], primitive: Primitive, op: Option<Op>, dtype: DType) -> Result<(), Misfit> {
+    variants.iter().try_for_each(|&variant| match variant.misfit(primitive, op, dtype) {
+        None => Ok(()),
+        Some(why) => {
+            let what = format!("{primitive}::{}::{dtype}", op.map_or("none", Op::name));
+            Err(Misfit::Idle { variant, what, why })
+        }
+    })
 }
 
 /// The case under the one name that it has; an error where a variant does not apply.
 pub fn canonical(case: Case) -> Result<Case, Misfit> {
-    let variants = canonical_variants(&case.variants)?;
-    variants.iter().try_for_each(|variant| applies(*variant, case.primitive))?;
     // also root0 must be said of something that has a root
-    case.variants.iter().try_for_each(|variant| applies(*variant, case.primitive))?;
+    apply(&case.variants, case.primitive, case.op, case.dtype)?;
+    let variants = canonical_variants(&case.variants)?;
     Ok(Case { variants, ..case })
-}
-
-/// Whether the primitive's counts differ with and without rounding, asked of the primitive itself.
-fn rounds_counts(primitive: Primitive) -> bool {
-    // 333 bytes for each of three ranks: no multiple of 16
-    let rounded = Workload { bytes: 999, dtype: DType::Int8, ranks: 3, root: 0, aligned: true };
-    let unit = primitive.unit();
-    unit.shape(&rounded) != unit.shape(&Workload { aligned: false, ..rounded })
 }
 
 #[cfg(test)]
@@ -61,10 +67,14 @@ mod tests {
     #[test]
     fn variants_apply_where_they_change_something() {
         for primitive in Primitive::ALL {
+            let op = primitive.unit().reduces().then_some(Op::Sum);
+            let applies = |variant| apply(&[variant], primitive, op, DType::Float).is_ok();
             let rooted = ["broadcast", "reduce", "scatter", "gather"].contains(&primitive.name());
             let whole = ["all_reduce", "broadcast", "reduce", "sendrecv"].contains(&primitive.name());
-            assert_eq!(applies(Variant::Root(1), primitive).is_ok(), rooted, "{primitive}");
-            assert_eq!(applies(Variant::Odd, primitive).is_ok(), !whole, "{primitive}");
+            assert_eq!(applies(Variant::Root(1)), rooted, "{primitive}");
+            assert_eq!(applies(Variant::Odd), !whole, "{primitive}");
+            assert_eq!(applies(Variant::Special), op.is_some(), "{primitive}");
+            assert!(!applies(Variant::OddScalars) && applies(Variant::Graph));
         }
     }
 
@@ -76,5 +86,7 @@ mod tests {
         assert_eq!(name("gather::none::float::8B@odd+root1+odd"), Ok(Ok(format!("{plain}@root1+odd"))));
         assert!(name("gather::none::float::8B@root1+root2").unwrap().is_err());
         assert!(name("all_gather::none::float::8B@root0").unwrap().is_err());
+        assert!(name("gather::none::float::8B@uneven").unwrap().is_err());
+        assert!(name("gather::none::float::8B@pipeline+uneven").unwrap().is_ok());
     }
 }

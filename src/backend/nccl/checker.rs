@@ -134,14 +134,14 @@ impl Checker {
     /// Waits, and says where a guard zone of either buffer was written to first.
     pub fn guards(
         &mut self,
-        buffers: [(&Buffer, u64); 2],
+        buffers: [&Buffer; 2],
         device: &Device,
         kernels: &Kernels,
         stream: &Stream,
     ) -> Result<Option<GuardBreach>, CudaError> {
         self.reset(1, OUTCOMES - 1, stream)?;
-        for (which, (buffer, bytes)) in buffers.into_iter().enumerate() {
-            for (side, zone) in buffer.zones(bytes).enumerate() {
+        for (which, buffer) in buffers.into_iter().enumerate() {
+            for (side, zone) in buffer.zones().enumerate() {
                 let mut address = zone;
                 let mut length = GUARD;
                 let mut byte = u32::from(GUARD_BYTE);
@@ -159,11 +159,11 @@ impl Checker {
         }
         // SAFETY: the first outcome begins there; all of them are copied.
         let outcomes = unsafe { self.host.read(stream, self.device.address())? };
-        for (which, (_, bytes)) in buffers.into_iter().enumerate() {
+        for (which, buffer) in buffers.into_iter().enumerate() {
             for side in 0..2 {
                 let outcome = &outcomes[1 + 2 * which + side];
                 if outcome.wrong > 0 {
-                    let zone = if side == 0 { -(GUARD as i64) } else { bytes as i64 };
+                    let zone = if side == 0 { -(GUARD as i64) } else { buffer.bytes() as i64 };
                     return Ok(Some(GuardBreach { recv: which == 1, offset: zone + outcome.first as i64 }));
                 }
             }

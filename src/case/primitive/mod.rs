@@ -76,6 +76,13 @@ impl Primitive {
     pub fn name(self) -> &'static str {
         self.unit().name()
     }
+
+    /// Whether its counts differ with and without rounding down to 16 bytes, asked of the unit itself.
+    pub fn rounds_counts(self) -> bool {
+        // 333 bytes for each of three ranks: no multiple of 16
+        let rounded = Workload { bytes: 999, dtype: DType::Int8, ranks: 3, root: 0, aligned: true };
+        self.unit().shape(&rounded) != self.unit().shape(&Workload { aligned: false, ..rounded })
+    }
 }
 
 impl fmt::Display for Primitive {
