@@ -118,7 +118,7 @@ impl<'a> Element<'a> {
     pub fn whole(&self) -> Results {
         match &self.total {
             Total::Sum(total) | Total::Product(total) => Results::one(total & self.plan.params().mask),
-            Total::Extreme { best, .. } => Results::one(self.plan.from_order(*best)),
+            Total::Extreme { best, .. } => Results::one(self.plan.bits_in_order(*best)),
             Total::Integers(total) => self.integer_averages(*total),
             Total::RealSum(total) | Total::RealProduct(total) => self.encode(*total),
             Total::Reals(parts) => self.real_averages(parts.iter().map(|(_, x)| *x).collect()),
@@ -162,7 +162,7 @@ impl<'a> Element<'a> {
                         others.map_or(other, |others| self.plan.better(others, other))
                     }
                 };
-                Results::one(self.plan.from_order(key))
+                Results::one(self.plan.bits_in_order(key))
             }
             Total::Integers(total) => {
                 let value = |value: Value| self.plan.integer(bits(value));
@@ -211,7 +211,7 @@ impl<'a> Element<'a> {
             Total::RealProduct(_) => reals.into_iter().fold(1.0, |product, x| round(product * round(x))),
             Total::Reals(_) => round(sum(&mut reals.into_iter()) / n),
             Total::Extreme { best, .. } => {
-                round(format.decode(self.plan.from_order(*best), 8 * self.plan.params().width))
+                round(format.decode(self.plan.bits_in_order(*best), 8 * self.plan.params().width))
             }
             Total::Sum(_) | Total::Product(_) | Total::Integers(_) => return None,
         };
@@ -278,7 +278,7 @@ impl Plan {
         }
     }
 
-    fn from_order(&self, key: u64) -> u64 {
+    fn bits_in_order(&self, key: u64) -> u64 {
         let p = self.params();
         match self.dtype().float() {
             None => key ^ p.sign_flip,

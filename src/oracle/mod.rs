@@ -22,6 +22,7 @@
 
 pub mod average;
 pub mod combine;
+pub mod forensics;
 mod format;
 mod hash;
 mod params;
@@ -41,12 +42,22 @@ use hash::{below, draw, element, sub};
 pub struct Plan {
     dtype: DType,
     params: Params,
+    seed: u64,
+    primitive: Primitive,
+    op: Option<Op>,
+    epoch: u64,
 }
 
 impl Plan {
     /// The recipe. `epoch` tells placements and repetitions apart, so that stale data is wrong data.
     pub fn new(seed: u64, primitive: Primitive, op: Option<Op>, dtype: DType, ranks: u32, epoch: u64) -> Plan {
-        Plan { dtype, params: Params::new(seed, primitive, op, dtype, ranks, epoch) }
+        Plan { dtype, params: Params::new(seed, primitive, op, dtype, ranks, epoch), seed, primitive, op, epoch }
+    }
+
+    /// The recipe of so many epochs before, if there were as many.
+    pub fn before(&self, epochs: u64) -> Option<Plan> {
+        let epoch = self.epoch.checked_sub(epochs)?;
+        Some(Plan::new(self.seed, self.primitive, self.op, self.dtype, self.params.ranks, epoch))
     }
 
     /// The element type.

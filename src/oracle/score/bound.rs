@@ -155,6 +155,8 @@ fn narrowed(p: &Params, precision: u32) -> Bound {
 fn lost_or_doubled(p: &Params, missing: bool) -> Bound {
     let n = f64::from(p.ranks);
     let elements = block_elements(p);
+    // the owner's part may be the one value that changes nothing
+    let neutral = 1.0 / targets(p);
     match p.method {
         Method::IntMin | Method::IntMax | Method::FloatMin | Method::FloatMax if missing => {
             Bound { theory: 1.0 / n, chosen: 1.0 / n, block: (elements / n).min(1.0), reason: Reason::Winner }
@@ -175,7 +177,7 @@ fn lost_or_doubled(p: &Params, missing: bool) -> Bound {
             }
         }
         Method::FloatProd => {
-            let powers = f64::from(p.owners + 2 * p.pairs);
+            let powers = f64::from(p.owners + 2 * p.pairs) - neutral;
             everywhere((powers + (n - powers) / 2.0) / n, Reason::Exponent)
         }
         Method::FloatAvg => {
@@ -184,7 +186,7 @@ fn lost_or_doubled(p: &Params, missing: bool) -> Bound {
             Bound { theory: 1.0, chosen: owners / n, block, reason: Reason::Tolerance }
         }
         Method::IntAvg => average_lost_or_doubled(p, missing),
-        Method::IntSum | Method::IntProd | Method::Copy => everywhere(1.0, Reason::Coincidence),
+        Method::IntSum | Method::IntProd | Method::Copy => everywhere(1.0 - neutral / n, Reason::Coincidence),
     }
 }
 
@@ -202,16 +204,20 @@ fn average_lost_or_doubled(p: &Params, missing: bool) -> Bound {
     let largest = if signed { p.mask >> 1 } else { p.mask };
     let large = (if signed { 2 } else { 1 } * (largest / n.div_ceil(2))).min(n) as f64 / n as f64;
     let zero = if signed || p.target_add & p.mask > 0 { 0.0 } else { 1.0 / targets(p) };
-    let sizes_without_rest = if signed { small_share(p, p.base) } else { 0.0 };
-    let chosen = if missing { (1.0 - zero) / 2.0 } else { (1.0 - zero) * (1.0 - sizes_without_rest) / 2.0 };
+    let chosen = if missing { (1.0 - zero) / 2.0 } else { (1.0 - zero - without_rest(p)).max(0.0) / 2.0 };
     Bound { theory: large + (1.0 - large) / 2.0, chosen, block: 1.0, reason: Reason::Quotient }
 }
 
-/// The share of signed quotients, in `-half..half`, that are larger than `size` without their sign.
-fn small_share(p: &Params, size: u64) -> f64 {
-    let half = (targets(p) / 2.0) as u64;
-    let larger = half.saturating_sub(size) + half.saturating_sub(size + 1);
-    larger as f64 / targets(p)
+/// The share of quotients that leave no room for a rest.
+fn without_rest(p: &Params) -> f64 {
+    let values = targets(p) as u64;
+    let larger = |largest: u64| largest.saturating_sub(p.base).min(largest);
+    let count = if p.sign_flip != 0 {
+        larger(values / 2) + larger((values / 2).saturating_sub(1))
+    } else {
+        larger((p.target_add & p.mask) + values - 1)
+    };
+    count as f64 / values as f64
 }
 
 /// What stands in a contribution's place.
@@ -341,6 +347,7 @@ fn quotient_moves(p: &Params, other: Other) -> f64 {
     // how often the first and the second of a pair hold what, from -128 to 255
     let mut often = [[0.0; 512]; 2];
     let mut neighbours = 0.0;
+    let mut far = 0.0;
     let count = targets(p) as u64;
     for k in 0..count {
         let target = (k.wrapping_add(p.target_add & p.mask) ^ p.target_xor) & p.mask;
@@ -360,6 +367,7 @@ fn quotient_moves(p: &Params, other: Other) -> f64 {
             // within a pair, and from one pair to the next
             let across = apart.iter().map(|other| moves(c + other)).sum::<f64>() / apart.len() as f64;
             neighbours += weight * (moves(2 * c) + across) / 2.0;
+            far += if *c >= n { weight } else { 0.0 };
         }
     }
     let between = |ours: &[f64; 512], others: &[f64; 512]| {
@@ -371,7 +379,10 @@ fn quotient_moves(p: &Params, other: Other) -> f64 {
     };
     let [first, second] = &often;
     match other {
-        Other::Rank => neighbours,
+        Other::Rank if n % 2 == 0 => neighbours,
+        // The one without a pair holds the rest as well. Where it takes its neighbour's, the rest goes with it, so that
+        // only n or more shows; where it is taken, one end shows all.
+        Other::Rank => neighbours + (0.25 + 0.75 * far - neighbours) * 2.0 / n as f64,
         // an odd step leads from a first of a pair to a second
         Other::Element(turn) if turn % 2 == 1 && n % 2 == 0 => between(first, second),
         _ => (between(first, first) + between(second, second)) / 2.0,

@@ -55,13 +55,13 @@ pub struct Score {
     pub element: f64,
     /// The same for the worst rank.
     pub element_worst: f64,
-    /// Elements, times ranks, behind it.
+    /// Elements behind it, for each rank; the ranks of one element go together.
     pub samples: u64,
     /// Share of blocks in which it shows, averaged over ranks.
     pub block: f64,
     /// The same for the worst rank.
     pub block_worst: f64,
-    /// Blocks, times ranks, behind it.
+    /// Blocks behind it, for each rank.
     pub block_samples: u64,
     /// What can be had.
     pub bound: Bound,
@@ -82,7 +82,10 @@ impl Score {
     }
 
     fn slack(&self, share: f64, samples: u64) -> f64 {
-        4.0 * (share * (1.0 - share) / samples.max(1) as f64).sqrt()
+        let samples = samples.max(1) as f64;
+        // where a miss is rare, one or two of them are no pattern
+        let rare = if share < 1.0 { 2.0 / samples } else { 0.0 };
+        4.0 * (share * (1.0 - share) / samples).sqrt() + rare
     }
 }
 
@@ -146,7 +149,7 @@ fn one_block(
     for offset in 0..elements {
         let index = start + offset;
         // at random, so that no period of the positions hides any
-        let counted = mix64(seed ^ index) % step == 0;
+        let counted = mix64(seed ^ index).is_multiple_of(step);
         let mut element: Option<Element<'_>> = None;
         for ((mutation, tallies), range) in tallies.iter_mut().zip(&ranges) {
             if !range.contains(&offset) {
@@ -198,19 +201,19 @@ fn summary(op: Option<Op>, dtype: DType, ranks: u32, mutation: Mutation, tallies
     let share = |seen: f64, all: u64| if all == 0 { 1.0 } else { seen / all as f64 };
     let sum = |f: &dyn Fn(&Tally) -> f64| tallies.iter().map(f).sum::<f64>();
     let least = |f: &dyn Fn(&Tally) -> f64| tallies.iter().map(f).fold(1.0, f64::min);
-    let samples = tallies.iter().map(|t| t.elements).sum();
-    let block_samples = tallies.iter().map(|t| t.blocks).sum();
+    let (elements, blocks) = tallies.iter().fold((0, 0), |(e, b), t| (e + t.elements, b + t.blocks));
+    let most = |f: &dyn Fn(&Tally) -> u64| tallies.iter().map(f).max().unwrap_or(0);
     Score {
         op,
         dtype,
         ranks,
         mutation,
-        element: share(sum(&|t| t.seen), samples),
+        element: share(sum(&|t| t.seen), elements),
         element_worst: least(&|t| share(t.seen, t.elements)),
-        samples,
-        block: share(sum(&|t| t.blocks_seen as f64), block_samples),
+        samples: most(&|t| t.elements),
+        block: share(sum(&|t| t.blocks_seen as f64), blocks),
         block_worst: least(&|t| share(t.blocks_seen as f64, t.blocks)),
-        block_samples,
+        block_samples: most(&|t| t.blocks),
         bound: bound::bound(plan, mutation),
     }
 }
