@@ -41,6 +41,8 @@ pub struct Terminal {
     /// The case whose line is begun and not ended.
     open: Option<String>,
     shown: u64,
+    /// The run was refused before it had a backend.
+    refused: bool,
     ending: Ending,
 }
 
@@ -65,6 +67,7 @@ impl Terminal {
             bar: None,
             open: None,
             shown: 0,
+            refused: false,
             ending: Ending::new(rerun),
         }
     }
@@ -192,6 +195,9 @@ fn needs_attention(case: &CaseResult) -> bool {
 impl Consumer for Terminal {
     fn take(&mut self, event: &Event) -> anyhow::Result<()> {
         match event {
+            // A run that was refused: its reason is said on standard error, and there is nothing to show.
+            Event::Started { environment, .. } if environment.backend.is_empty() => self.refused = true,
+            _ if self.refused => {}
             Event::Started { seed, environment, cases, .. } => {
                 self.ending.started(*seed, environment, *cases);
                 let plural = if *cases == 1 { "" } else { "s" };
