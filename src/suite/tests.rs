@@ -109,7 +109,7 @@ fn a_wrong_value_in_a_block_is_said_with_its_place() {
         ("dtypes = ['float7']", 11, "known are int8"),
         ("dtype = ['float']", 1, "unknown field `dtype`, expected one of `primitives`"),
         ("variants = [['sideways']]", 13, "known are rootN"),
-        ("variants = [['root1', 'root2']]", 13, "two roots"),
+        ("variants = [['root1', 'root2']]", 13, "root1 and root2 cannot be had in one case"),
         ("variants = []", 12, "expected at least one set"),
         ("variants = ['odd']", 13, "expected a sequence"),
         ("primitives = 'all_reduce'\nvariants = [[], ['odd']]", 17, "apply to no primitive"),
@@ -209,7 +209,7 @@ fn a_wrong_full_name_says_which_part_is_wrong() {
         ("all_reduce::none::float::8B", "takes an op"),
         ("all_gather::sum::float::8B", "takes no op"),
         ("all_reduce::sum::float::8Q", "unit"),
-        ("all_reduce::sum::float::8B@root3", "all_reduce has no root"),
+        ("all_reduce::sum::float::8B@root3", "root3 does not apply to all_reduce::sum::float: it has no root"),
         ("all_reduce::sum::float::8B@odd", "does not round its counts"),
     ] {
         let error = refusal(&filters(&[filter]));
