@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use collcheck::backend::host::{Direction, HostBackend, HostStation, Transfer};
-use collcheck::backend::{Backend, Buffer, Placement, RankError, Station};
+use collcheck::backend::{Backend, Buffer, Making, Placement, RankError, Station};
 use collcheck::case::{Case, DType, Op, Primitive, Variant};
-use host_support::{Findings, Trial, backend, case, on_all_ranks, with};
+use host_support::{Findings, Trial, backend, case, need, on_all_ranks, with};
 
 /// Long enough for anything that ends to have ended on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -99,7 +99,7 @@ fn a_small_send_that_nobody_receives_passes_silently_and_a_large_one_blocks() {
     let capacity = backend.channel_capacity();
     for (bytes, blocks) in [(1, false), (capacity, false), (capacity + 1, true)] {
         let (results, ended) = aborted(&backend, |rank, station| {
-            station.prepare(capacity + 1, capacity + 1).unwrap();
+            station.prepare(&need(capacity + 1, capacity + 1)).unwrap();
             if rank == 0 { station.exchange(&[send(1, bytes)]) } else { Ok(()) }
         });
         let expected = if blocks { (Err(RankError::Aborted), 1) } else { (Ok(()), 2) };
@@ -110,7 +110,7 @@ fn a_small_send_that_nobody_receives_passes_silently_and_a_large_one_blocks() {
 #[test]
 fn a_receive_that_nobody_serves_blocks() {
     let (results, ended) = aborted(&backend(2), |rank, station| {
-        station.prepare(16, 16).unwrap();
+        station.prepare(&need(16, 16)).unwrap();
         if rank == 0 { station.exchange(&[recv(1, 1)]) } else { Ok(()) }
     });
     assert_eq!((results, ended), (vec![Err(RankError::Aborted), Ok(())], 1));
@@ -122,7 +122,7 @@ fn an_unpaired_send_spoils_later_traffic_between_the_pair_and_nothing_else() {
     let all_reduce = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 4096);
     let sendrecv = case(Primitive::Sendrecv, None, DType::Float, 4096);
     let results = on_all_ranks(&backend(3), |rank, station| {
-        station.prepare(64, 64).unwrap();
+        station.prepare(&need(64, 64)).unwrap();
         if rank == 0 {
             station.exchange(&[send(1, 64)]).unwrap();
         }
@@ -243,7 +243,7 @@ fn own_arguments_are_checked_and_a_refusal_leaves_the_rank_sound() {
 #[test]
 fn a_flipped_bit_and_a_breached_guard_are_found() {
     let case = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 64);
-    let mut station = backend(1).open(&[]).unwrap().remove(0);
+    let mut station = backend(1).open(&[], &Making::default()).unwrap().remove(0);
     let mut host = backend(1).stations().unwrap().remove(0);
     let trial = Trial::new(&case, 1, 0, Placement::OutOfPlace, 0);
     trial.prepare(&mut host).unwrap();
@@ -256,10 +256,10 @@ fn a_flipped_bit_and_a_breached_guard_are_found() {
     assert_eq!((findings.input.wrong, findings.input.first.unwrap().index), (1, 3));
 
     // The buffers are larger than what the second call claims, so that its guard zone can be written to.
-    station.prepare(64, 64).unwrap();
-    station.prepare(64, 32).unwrap();
+    station.prepare(&need(64, 64)).unwrap();
+    station.prepare(&need(64, 32)).unwrap();
     station.tamper(0, Buffer::Recv, DType::Uint8, 40, 0xff).unwrap();
-    let breach = station.guards(0, 64, 32).unwrap().unwrap();
+    let breach = station.guards(0).unwrap().unwrap();
     assert_eq!((breach.recv, breach.offset), (true, 40));
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test binary uses its part
 
 use collcheck::backend::host::{Algorithm, HostBackend, HostStation};
-use collcheck::backend::{Buffer, Call, Content, Layout, Placement, RankError, Region, Station, Verdict};
+use collcheck::backend::{Buffer, Call, Content, Layout, Need, Placement, RankError, Region, Station, Verdict};
 use collcheck::case::primitive::Source;
 use collcheck::case::{Bytes, Case, DType, Op, Primitive, Variant};
 use collcheck::oracle::Plan;
@@ -13,6 +13,10 @@ pub fn backend(ranks: u32) -> HostBackend {
 
 pub fn case(primitive: Primitive, op: Option<Op>, dtype: DType, bytes: u64) -> Case {
     Case { primitive, op, dtype, size: Bytes(bytes), variants: Vec::new() }
+}
+
+pub fn need(send_bytes: u64, recv_bytes: u64) -> Need {
+    Need { send_bytes, recv_bytes, ..Need::default() }
 }
 
 pub fn with(mut case: Case, variant: Variant) -> Case {
@@ -91,7 +95,8 @@ impl<'a> Trial<'a> {
         let (start, _) = self.starts().unwrap();
         let unit = self.case.primitive.unit();
         let w = self.case.workload(self.ranks);
-        let region = |start, len, content| Region { buffer: Buffer::Recv, start, len, plan: &self.plan, content };
+        let region =
+            |start, len, content| Region { buffer: Buffer::Recv, start, len, plan: &self.plan, content, base: 0 };
         let mut regions: Vec<_> = unit
             .expected(&w, self.rank)
             .into_iter()
@@ -116,12 +121,13 @@ impl<'a> Trial<'a> {
         let w = self.case.workload(self.ranks);
         let buffer = if self.placement == Placement::InPlace { Buffer::Recv } else { Buffer::Send };
         let content = Content::Input { rank: self.rank, element: 0 };
-        unit.sends(&w, self.rank).then(|| Region { buffer, start, len: unit.shape(&w).send, plan: &self.plan, content })
+        let len = unit.shape(&w).send;
+        unit.sends(&w, self.rank).then(|| Region { buffer, start, len, plan: &self.plan, content, base: 0 })
     }
 
     pub fn prepare(&self, station: &mut HostStation) -> Result<(), RankError> {
         let (send, recv) = self.sizes();
-        station.prepare(send, recv)?;
+        station.prepare(&Need::of(self.case, send, recv))?;
         let receives = !self.case.primitive.unit().expected(&self.case.workload(self.ranks), self.rank).is_empty();
         for region in self.outputs() {
             if receives { station.poison(0, &region)? } else { station.fill(0, &region)? }
@@ -134,11 +140,10 @@ impl<'a> Trial<'a> {
 
     pub fn launch(&self, station: &mut HostStation) -> Result<(), RankError> {
         let workload = self.case.workload(self.ranks);
-        station.launch(&Call { case: self.case, workload, placement: self.placement, plan: &self.plan })
+        station.launch(&[Call { case: self.case, workload, placement: self.placement, plan: &self.plan, base: 0 }])
     }
 
     pub fn check(&self, station: &mut HostStation) -> Result<Findings, RankError> {
-        let (send, recv) = self.sizes();
         for region in self.outputs() {
             station.check(0, &region)?;
         }
@@ -149,7 +154,7 @@ impl<'a> Trial<'a> {
             station.check(0, &region)?;
         }
         let input = station.verdict(0, self.case.dtype)?;
-        Ok(Findings { output, input, guard: station.guards(0, send, recv)? })
+        Ok(Findings { output, input, guard: station.guards(0)? })
     }
 
     pub fn run(&self, station: &mut HostStation) -> Result<Findings, RankError> {

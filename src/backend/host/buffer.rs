@@ -5,65 +5,68 @@ use crate::backend::{GUARD, GUARD_BYTE};
 
 const ZONE: usize = GUARD as usize;
 
-/// One buffer. It grows, and never shrinks.
+/// One buffer. Its memory grows, and never shrinks; what it is used for changes from case to case.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     region: Option<Region>,
+    /// Bytes that the front zone is moved back from the memory's start, and the data with it.
+    offset: usize,
+    /// Bytes of data between the zones.
+    bytes: usize,
 }
 
 impl Buffer {
-    /// Bytes between the guard zones.
+    /// Bytes that could lie between the guard zones.
     pub(super) fn capacity(&self) -> usize {
-        self.region.as_ref().map_or(0, |region| region.len().saturating_sub(2 * ZONE))
+        self.region.as_ref().map_or(0, |region| region.len().saturating_sub(2 * ZONE).saturating_sub(self.offset))
     }
 
-    /// Bytes that have to be allocated for a capacity, zones included; what is there already counts for nothing if it is
-    /// too small, as it is given back first.
-    pub(super) fn missing(&self, bytes: usize) -> usize {
-        if self.region.is_some() && bytes <= self.capacity() { 0 } else { bytes.saturating_add(2 * ZONE) }
+    /// Bytes that have to be allocated for so much data at such an offset, zones included; what is there already counts
+    /// for nothing if it is too small, as it is given back first.
+    pub(super) fn missing(&self, bytes: usize, offset: usize) -> usize {
+        let total = bytes.saturating_add(offset).saturating_add(2 * ZONE);
+        if self.region.as_ref().is_some_and(|region| total <= region.len()) { 0 } else { total }
     }
 
-    /// Makes the buffer at least this large; its contents are lost if it grows. Whether there was memory for it.
-    pub(super) fn grow(&mut self, bytes: usize) -> bool {
-        let missing = self.missing(bytes);
+    /// Makes room for so much data, `offset` bytes behind an aligned address, and fills the zones around it. What it held
+    /// is lost if it grows. Whether there was memory for it.
+    pub(super) fn prepare(&mut self, bytes: usize, offset: usize) -> bool {
+        let missing = self.missing(bytes, offset);
         if missing > 0 {
             self.region = None;
             self.region = Region::zeroed(missing);
         }
-        self.region.is_some()
-    }
-
-    /// `len` bytes from `start` on, if they lie between the zones.
-    pub(super) fn span(&self, start: usize, len: usize) -> Option<Span<'_>> {
-        let end = start.checked_add(len)?;
-        if end > self.capacity() {
-            return None;
-        }
-        self.region.as_ref()?.span(ZONE + start, len)
-    }
-
-    /// The zones in front of the buffer and behind its first `bytes` bytes.
-    fn zones(&self, bytes: usize) -> Option<[Span<'_>; 2]> {
-        let region = self.region.as_ref()?;
-        let behind = region.span(ZONE.checked_add(bytes)?, ZONE)?;
-        Some([region.span(0, ZONE)?, behind])
-    }
-
-    /// Fills the zones of a buffer of `bytes` bytes. Whether they lie inside.
-    pub(super) fn guard(&self, bytes: usize) -> bool {
-        let zones = self.zones(bytes);
+        self.offset = offset;
+        self.bytes = bytes;
+        let zones = self.zones();
         for zone in zones.iter().flatten() {
             zone.store(&[GUARD_BYTE; ZONE]);
         }
         zones.is_some()
     }
 
-    /// The first byte of the zones that is not as it was filled, relative to the buffer's base; an error where the zones
-    /// do not lie inside.
-    pub(super) fn breach(&self, bytes: usize) -> Result<Option<i64>, OutOfBounds> {
-        let [before, behind] = self.zones(bytes).ok_or(OutOfBounds)?;
+    /// `len` bytes from `start` on, if they lie between the zones or could.
+    pub(super) fn span(&self, start: usize, len: usize) -> Option<Span<'_>> {
+        let end = start.checked_add(len)?;
+        if end > self.capacity() {
+            return None;
+        }
+        self.region.as_ref()?.span(self.offset + ZONE + start, len)
+    }
+
+    /// The zones in front of the data and behind it.
+    fn zones(&self) -> Option<[Span<'_>; 2]> {
+        let region = self.region.as_ref()?;
+        let data = self.offset.checked_add(ZONE)?;
+        Some([region.span(self.offset, ZONE)?, region.span(data.checked_add(self.bytes)?, ZONE)?])
+    }
+
+    /// The first byte of the zones that is not as it was filled, relative to the data's start; an error where there is no
+    /// memory.
+    pub(super) fn breach(&self) -> Result<Option<i64>, OutOfBounds> {
+        let [before, behind] = self.zones().ok_or(OutOfBounds)?;
         let mut zone = [0; ZONE];
-        for (span, base) in [(before, -(ZONE as i64)), (behind, bytes as i64)] {
+        for (span, base) in [(before, -(ZONE as i64)), (behind, self.bytes as i64)] {
             span.load(&mut zone);
             if let Some(at) = zone.iter().position(|byte| *byte != GUARD_BYTE) {
                 return Ok(Some(base + at as i64));
@@ -83,27 +86,41 @@ mod tests {
 
     #[test]
     fn a_breach_is_told_by_its_first_byte() {
+        for offset in [0, 1, 12] {
+            let mut buffer = Buffer::default();
+            assert!(buffer.prepare(100, offset) && buffer.prepare(60, offset));
+            assert_eq!(buffer.breach(), Ok(None));
+            buffer.span(60, 40).unwrap().part(5, 1).store(&[0]);
+            assert_eq!(buffer.breach(), Ok(Some(65)));
+            buffer.region.as_ref().unwrap().span(offset + ZONE - 3, 1).unwrap().store(&[0]);
+            assert_eq!(buffer.breach(), Ok(Some(-3)));
+        }
+    }
+
+    #[test]
+    fn data_starts_at_the_offset_behind_an_aligned_address() {
         let mut buffer = Buffer::default();
-        assert!(buffer.grow(100) && buffer.guard(60));
-        assert_eq!(buffer.breach(60), Ok(None));
-        buffer.span(60, 40).unwrap().part(5, 1).store(&[0]);
-        assert_eq!(buffer.breach(60), Ok(Some(65)));
-        buffer.region.as_ref().unwrap().span(ZONE - 3, 1).unwrap().store(&[0]);
-        assert_eq!(buffer.breach(60), Ok(Some(-3)));
+        assert!(buffer.prepare(8, 6));
+        buffer.span(0, 1).unwrap().store(&[7]);
+        let mut byte = [0];
+        buffer.region.as_ref().unwrap().span(ZONE + 6, 1).unwrap().load(&mut byte);
+        assert_eq!((byte, ZONE % 64), ([7], 0));
     }
 
     #[test]
     fn it_grows_when_it_must_and_keeps_its_memory_otherwise() {
         let mut buffer = Buffer::default();
-        assert!(!buffer.guard(0) && buffer.span(0, 0).is_none());
-        assert!(buffer.grow(0) && buffer.guard(0));
-        assert!(buffer.grow(1000));
+        assert!(buffer.span(0, 0).is_none() && buffer.breach() == Err(OutOfBounds));
+        assert!(buffer.prepare(0, 0));
+        assert!(buffer.prepare(1000, 0));
         buffer.span(0, 1).unwrap().store(&[9]);
-        assert!(buffer.grow(500));
+        assert!(buffer.prepare(500, 0));
         let mut byte = [0];
         buffer.span(0, 1).unwrap().load(&mut byte);
-        assert_eq!((byte, buffer.capacity(), buffer.missing(1001)), ([9], 1000, 1001 + 2 * ZONE));
-        assert!(buffer.span(999, 2).is_none() && buffer.breach(1001) == Err(OutOfBounds));
-        assert!(!buffer.grow(usize::MAX));
+        assert_eq!((byte, buffer.capacity(), buffer.missing(1001, 0)), ([9], 1000, 1001 + 2 * ZONE));
+        assert_eq!((buffer.missing(996, 4), buffer.missing(997, 4)), (0, 1001 + 2 * ZONE));
+        assert!(buffer.span(999, 2).is_none());
+        assert!(!buffer.prepare(usize::MAX, 0));
+        assert_eq!(buffer.breach(), Err(OutOfBounds));
     }
 }

@@ -35,7 +35,7 @@ pub use algorithms::Algorithm;
 pub use station::{Direction, HostStation, Transfer};
 pub use wait::Abort;
 
-use super::{Backend, Environment, Layout, Station, Unavailable};
+use super::{Backend, Environment, Layout, Making, Opening, Station, Unavailable};
 use crate::case::Case;
 use memory::Region;
 use transport::{Geometry, Links};
@@ -133,18 +133,39 @@ impl Backend for HostBackend {
         Some(machine::available_memory()? / u64::from(self.ranks) / 2)
     }
 
-    fn open(&self, _cases: &[Case]) -> Result<Vec<Box<dyn Station>>, Unavailable> {
+    fn open(&self, _cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {
+        if let Some(what) = beyond(making) {
+            return Err(Opening::Unsupported(format!("the host backend has no {what}")));
+        }
         let stations = self.stations()?;
         Ok(stations.into_iter().map(|station| Box::new(station) as Box<dyn Station>).collect())
     }
 }
 
+/// What a communicator of this backend cannot be, if it is asked for.
+fn beyond(making: &Making) -> Option<&'static str> {
+    let Making { cta_policy, permuted, split, nonblocking } = *making;
+    [
+        (cta_policy.is_some(), "CTA policy"),
+        (permuted, "devices to permute"),
+        (split, "communicator to split"),
+        (nonblocking, "nonblocking communicator"),
+    ]
+    .into_iter()
+    .find_map(|(asked, what)| asked.then_some(what))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::{Memory, Need, RankError, Registration};
     use super::*;
 
     fn layout(ranks: u32, ranks_per_thread: u32, ranks_per_gpu: u32) -> Layout {
         Layout { ranks, ranks_per_thread, ranks_per_gpu }
+    }
+
+    fn need(bytes: u64) -> Need {
+        Need { send_bytes: bytes, recv_bytes: bytes, ..Need::default() }
     }
 
     #[test]
@@ -170,17 +191,42 @@ mod tests {
 
     #[test]
     fn each_rank_has_one_station() {
-        let stations = HostBackend::new(&layout(5, 1, 1)).unwrap().open(&[]).unwrap();
+        let stations = HostBackend::new(&layout(5, 1, 1)).unwrap().open(&[], &Making::default()).unwrap();
         assert_eq!(stations.iter().map(|s| s.ranks().to_vec()).collect::<Vec<_>>(), [[0], [1], [2], [3], [4]]);
     }
 
     #[test]
     fn buffers_that_do_not_fit_are_refused_and_the_rank_goes_on() {
         let mut station = HostBackend::new(&layout(1, 1, 1)).unwrap().stations().unwrap().remove(0);
-        let error = station.prepare(1 << 50, 1 << 50).unwrap_err();
-        assert!(matches!(error, super::super::RankError::Memory { rank: 0, .. }), "{error}");
-        assert!(matches!(station.prepare(u64::MAX, u64::MAX), Err(super::super::RankError::Memory { .. })));
-        station.prepare(64, 64).unwrap();
-        assert_eq!(station.guards(0, 64, 64).unwrap(), None);
+        let error = station.prepare(&need(1 << 50)).unwrap_err();
+        assert!(matches!(error, RankError::Memory { rank: 0, .. }), "{error}");
+        assert!(matches!(station.prepare(&need(u64::MAX)), Err(RankError::Memory { .. })));
+        station.prepare(&need(64)).unwrap();
+        assert_eq!(station.guards(0).unwrap(), None);
+    }
+
+    #[test]
+    fn communicators_and_buffers_of_another_kind_are_unsupported_and_say_so() {
+        let backend = HostBackend::new(&layout(2, 1, 1)).unwrap();
+        for making in [
+            Making { cta_policy: Some(1), ..Making::default() },
+            Making { permuted: true, ..Making::default() },
+            Making { split: true, ..Making::default() },
+            Making { nonblocking: true, ..Making::default() },
+        ] {
+            let refused = backend.open(&[], &making).err().unwrap();
+            assert!(matches!(&refused, Opening::Unsupported(why) if why.contains("host backend")), "{refused}");
+        }
+        let mut station = backend.stations().unwrap().remove(0);
+        for need in [
+            Need { memory: Memory::Nccl, ..need(64) },
+            Need { registration: Registration::Local, ..need(64) },
+            Need { registration: Registration::Window, ..need(64) },
+            Need { registration: Registration::SharedWindows, ..need(64) },
+        ] {
+            let refused = station.prepare(&need).unwrap_err();
+            assert!(matches!(&refused, RankError::Unsupported(why) if why.contains("host backend")), "{refused}");
+        }
+        assert!(matches!(station.begin_capture(), Err(RankError::Unsupported(_))));
     }
 }

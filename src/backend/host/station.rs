@@ -1,6 +1,6 @@
 //! One rank on one thread.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::algorithms::{self, Algorithm, Collective};
 use super::arithmetic::Reduction;
@@ -10,7 +10,9 @@ use super::machine;
 use super::memory::Span;
 use super::transport::{Flow, Links};
 use super::wait::Abort;
-use crate::backend::{Buffer, Call, GuardBreach, Placement, RankError, Region, Station, Verdict};
+use crate::backend::{
+    Buffer, Call, GuardBreach, Memory, Need, Placement, RankError, Region, Registration, Station, Verdict,
+};
 use crate::case::DType;
 
 /// A rank of the host backend, with its buffers. It has one lane.
@@ -96,7 +98,7 @@ impl HostStation {
                 Buffer::Send => send,
                 Buffer::Recv => recv,
             };
-            let span = span(buffer, "exchange", transfer.offset, transfer.bytes, 1)?;
+            let span = span(buffer, "exchange", 0, transfer.offset, transfer.bytes, 1)?;
             let peer = transfer.peer as usize;
             Ok(match transfer.direction {
                 Direction::Send => Flow::send(peer, span),
@@ -120,7 +122,7 @@ impl HostStation {
 
     fn region(&self, call: &str, lane: usize, region: &Region<'_>) -> Result<Span<'_>, RankError> {
         self.lane(call, lane)?;
-        span(self.buffer(region.buffer), call, region.start, region.len, region.plan.dtype().size())
+        span(self.buffer(region.buffer), call, region.base, region.start, region.len, region.plan.dtype().size())
     }
 
     fn write(&mut self, call: &str, lane: usize, region: &Region<'_>, complement: bool) -> Result<(), RankError> {
@@ -129,12 +131,67 @@ impl HostStation {
         content::write(unsafe { span.bytes_mut() }, region.plan, region.content, complement);
         Ok(())
     }
+
+    /// Does this rank's part of one collective.
+    fn run(&mut self, call: &Call<'_>) -> Result<(), RankError> {
+        let Call { case, workload: w, placement, plan, base } = call;
+        let name = case.primitive.name();
+        let unit = case.primitive.unit();
+        self.links.waiter.abort().check()?;
+        let [rank] = self.rank;
+        if w.ranks as usize != self.links.ranks || w.root >= w.ranks {
+            let ranks = self.links.ranks;
+            return Err(refused(name, format!("{} ranks and root {} on {ranks} ranks", w.ranks, w.root)));
+        }
+        if let Some(reason) = unit.refuses(w.ranks) {
+            return Err(RankError::Unsupported(reason));
+        }
+        let size = w.dtype.size();
+        let shape = unit.shape(w);
+        let (send, recv) = match placement {
+            Placement::OutOfPlace => (
+                span(&self.send, name, *base, 0, shape.send, size)?,
+                span(&self.recv, name, *base, 0, shape.recv, size)?,
+            ),
+            Placement::InPlace => {
+                let place = unit
+                    .in_place(w, rank)
+                    .ok_or_else(|| RankError::Unsupported(format!("{name} has no in-place form")))?;
+                let part = |start, len| span(&self.recv, name, *base, start, len, size);
+                (part(place.send, shape.send)?, part(place.recv, shape.recv)?)
+            }
+        };
+        let reduction = case.op.map(|op| Reduction::new(op, w.dtype, w.ranks, plan.scalar(rank)));
+        let collective =
+            Collective { primitive: case.primitive, workload: *w, send, recv, reduction: reduction.as_ref() };
+        let algorithm = self.forced.unwrap_or_else(|| Algorithm::choose(case.primitive, w));
+        self.ran = Some(algorithms::run(&mut self.links, &collective, algorithm)?);
+        Ok(())
+    }
 }
 
-/// `len` elements from `start` on, if the buffer has them.
-fn span<'a>(buffer: &'a Bytes, call: &str, start: u64, len: u64, size: u64) -> Result<Span<'a>, RankError> {
-    let bytes = |elements: u64| elements.checked_mul(size).and_then(|bytes| usize::try_from(bytes).ok());
-    bytes(start).zip(bytes(len)).and_then(|(start, len)| buffer.span(start, len)).ok_or_else(|| out_of_bounds(call))
+/// `len` elements from `start` on, counted from byte `base`, if the buffer has them.
+fn span<'a>(buffer: &'a Bytes, call: &str, base: u64, start: u64, len: u64, size: u64) -> Result<Span<'a>, RankError> {
+    let find = || {
+        let start = usize::try_from(start.checked_mul(size)?.checked_add(base)?).ok()?;
+        buffer.span(start, usize::try_from(len.checked_mul(size)?).ok()?)
+    };
+    find().ok_or_else(|| out_of_bounds(call))
+}
+
+/// Why such buffers cannot be had here.
+fn refuse(need: &Need) -> Result<(), RankError> {
+    let unsupported = |what: &str| Err(RankError::Unsupported(format!("the host backend has no {what}")));
+    match (need.memory, need.registration) {
+        (Memory::Device, Registration::None) => Ok(()),
+        (Memory::Nccl, Registration::None) => unsupported("memory of NCCL's"),
+        (_, Registration::Local) => unsupported("registration of buffers"),
+        (_, Registration::Window | Registration::SharedWindows) => unsupported("windows"),
+    }
+}
+
+fn no_graphs() -> RankError {
+    RankError::Unsupported("the host backend has no graphs".to_owned())
 }
 
 impl Station for HostStation {
@@ -146,19 +203,21 @@ impl Station for HostStation {
         self.links.waiter.abort().check()
     }
 
-    fn prepare(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<(), RankError> {
+    fn prepare(&mut self, need: &Need) -> Result<(), RankError> {
+        refuse(need)?;
         let [rank] = self.rank;
         // Ranks prepare at the same time, so that each may count on its share only.
         let available = machine::available_memory().unwrap_or(u64::MAX) / self.links.ranks as u64;
         let memory = |needed: u64| RankError::Memory { rank, needed, available };
-        let total = send_bytes.saturating_add(recv_bytes);
+        let total = need.send_bytes.saturating_add(need.recv_bytes);
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| memory(total));
-        let (send_size, recv_size) = (size(send_bytes)?, size(recv_bytes)?);
-        let needed = (self.send.missing(send_size) as u64).saturating_add(self.recv.missing(recv_size) as u64);
-        if needed > available || !self.send.grow(send_size) || !self.recv.grow(recv_size) {
+        let (send, recv, offset) = (size(need.send_bytes)?, size(need.recv_bytes)?, size(need.offset)?);
+        let missing = |buffer: &Bytes, bytes| buffer.missing(bytes, offset) as u64;
+        let needed = missing(&self.send, send).saturating_add(missing(&self.recv, recv));
+        if needed > available || !self.send.prepare(send, offset) || !self.recv.prepare(recv, offset) {
             return Err(memory(total));
         }
-        if self.send.guard(send_size) && self.recv.guard(recv_size) { Ok(()) } else { Err(out_of_bounds("prepare")) }
+        Ok(())
     }
 
     fn fill(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
@@ -184,11 +243,10 @@ impl Station for HostStation {
         Ok(std::mem::take(&mut self.verdict))
     }
 
-    fn guards(&mut self, lane: usize, send_bytes: u64, recv_bytes: u64) -> Result<Option<GuardBreach>, RankError> {
+    fn guards(&mut self, lane: usize) -> Result<Option<GuardBreach>, RankError> {
         self.lane("guards", lane)?;
-        for (buffer, bytes, recv) in [(&self.send, send_bytes, false), (&self.recv, recv_bytes, true)] {
-            let bytes = usize::try_from(bytes).map_err(|_| OutOfBounds);
-            let breach = bytes.and_then(|bytes| buffer.breach(bytes)).map_err(|OutOfBounds| out_of_bounds("guards"))?;
+        for (buffer, recv) in [(&self.send, false), (&self.recv, true)] {
+            let breach = buffer.breach().map_err(|OutOfBounds| out_of_bounds("guards"))?;
             if let Some(offset) = breach {
                 return Ok(Some(GuardBreach { recv, offset }));
             }
@@ -198,46 +256,39 @@ impl Station for HostStation {
 
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         self.lane("tamper", lane)?;
-        let element = span(self.buffer(buffer), "tamper", index, 1, dtype.size())?;
+        let element = span(self.buffer(buffer), "tamper", 0, index, 1, dtype.size())?;
         let mut bytes = [0; 8];
         element.load(&mut bytes);
         element.store(&(u64::from_le_bytes(bytes) ^ xor).to_le_bytes());
         Ok(())
     }
 
-    fn launch(&mut self, call: &Call<'_>) -> Result<(), RankError> {
-        let Call { case, workload: w, placement, plan } = call;
-        let name = case.primitive.name();
-        let unit = case.primitive.unit();
-        self.links.waiter.abort().check()?;
-        let [rank] = self.rank;
-        if w.ranks as usize != self.links.ranks || w.root >= w.ranks {
-            let ranks = self.links.ranks;
-            return Err(refused(name, format!("{} ranks and root {} on {ranks} ranks", w.ranks, w.root)));
-        }
-        if let Some(reason) = unit.refuses(w.ranks) {
-            return Err(RankError::Unsupported(reason));
-        }
-        let size = w.dtype.size();
-        let shape = unit.shape(w);
-        let (send, recv) = match placement {
-            Placement::OutOfPlace => {
-                (span(&self.send, name, 0, shape.send, size)?, span(&self.recv, name, 0, shape.recv, size)?)
-            }
-            Placement::InPlace => {
-                let place = unit
-                    .in_place(w, rank)
-                    .ok_or_else(|| RankError::Unsupported(format!("{name} has no in-place form")))?;
-                let part = |start, len| span(&self.recv, name, start, len, size);
-                (part(place.send, shape.send)?, part(place.recv, shape.recv)?)
-            }
-        };
-        let reduction = case.op.map(|op| Reduction::new(op, w.dtype, w.ranks, plan.scalar(rank)));
-        let collective =
-            Collective { primitive: case.primitive, workload: *w, send, recv, reduction: reduction.as_ref() };
-        let algorithm = self.forced.unwrap_or_else(|| Algorithm::choose(case.primitive, w));
-        self.ran = Some(algorithms::run(&mut self.links, &collective, algorithm)?);
+    /// One after the other: NCCL promises no more of the calls of a group than that all of them are done.
+    fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
+        calls.iter().try_for_each(|call| self.run(call))
+    }
+
+    fn fill_early(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
+        // nothing is queued, so that nothing can begin before this has ended
+        self.fill(lane, region)
+    }
+
+    fn delay(&mut self, lane: usize, us: u32) -> Result<(), RankError> {
+        self.lane("delay", lane)?;
+        std::thread::sleep(Duration::from_micros(us.into()));
         Ok(())
+    }
+
+    fn begin_capture(&mut self) -> Result<(), RankError> {
+        Err(no_graphs())
+    }
+
+    fn end_capture(&mut self) -> Result<(), RankError> {
+        Err(no_graphs())
+    }
+
+    fn replay(&mut self) -> Result<(), RankError> {
+        Err(no_graphs())
     }
 
     fn mark(&mut self) -> Result<(), RankError> {

@@ -135,7 +135,7 @@ impl Checker {
     /// Waits, and says where a guard zone of either buffer was written to first.
     pub fn guards(
         &mut self,
-        buffers: [(&Buffer, u64); 2],
+        buffers: [&Buffer; 2],
         device: &Device,
         kernels: &Kernels,
         stream: &Stream,
@@ -143,8 +143,8 @@ impl Checker {
         self.reset(1, OUTCOMES - 1, stream)?;
         // this kernel takes the oracle's recipe like the others, and does not read it
         let mut no_params = [0u8; size_of::<Params>()];
-        for (which, (buffer, bytes)) in buffers.into_iter().enumerate() {
-            for (side, zone) in buffer.zones(bytes).enumerate() {
+        for (which, buffer) in buffers.into_iter().enumerate() {
+            for (side, zone) in buffer.zones().enumerate() {
                 let mut job = Job::guard(zone, GUARD, 0, GUARD_BYTE);
                 let mut outcome = self.outcome(1 + 2 * which + side);
                 let mut arguments: [*mut c_void; 3] =
@@ -156,11 +156,11 @@ impl Checker {
         }
         // SAFETY: the first outcome begins there; all of them are copied.
         let outcomes = unsafe { self.host.read(stream, self.device.address())? };
-        for (which, (_, bytes)) in buffers.into_iter().enumerate() {
+        for (which, buffer) in buffers.into_iter().enumerate() {
             for side in 0..2 {
                 let outcome = &outcomes[1 + 2 * which + side];
                 if outcome.wrong > 0 {
-                    let zone = if side == 0 { -(GUARD as i64) } else { bytes as i64 };
+                    let zone = if side == 0 { -(GUARD as i64) } else { buffer.bytes() as i64 };
                     return Ok(Some(GuardBreach { recv: which == 1, offset: zone + outcome.first as i64 }));
                 }
             }

@@ -8,7 +8,7 @@ use super::communicator::Communicator;
 use super::device::{Device, Kernels};
 use super::driver::{self, CudaError, Event, Stream};
 use super::program::Site;
-use crate::backend::{self, GUARD, GuardBreach, RankError, Region};
+use crate::backend::{self, GUARD, GuardBreach, Need, RankError, Region};
 use crate::case::DType;
 
 /// Events made ahead, so that timed loops of the usual length make none.
@@ -63,52 +63,52 @@ impl Lane {
         Site { rank: self.rank, send: self.send.base(), recv: self.recv.base() }
     }
 
-    /// Grows the buffers where they are too small, and writes their guard zones.
-    pub fn prepare(&mut self, send: u64, recv: u64) -> Result<(), RankError> {
+    /// Places the buffers, growing them where they are too small, and writes their guard zones.
+    pub fn prepare(&mut self, need: &Need) -> Result<(), RankError> {
         self.checker.forget();
-        let grown = self.send.grow(send).and_then(|()| self.recv.grow(recv));
-        match grown {
-            Err(e) if e.out_of_memory() => self.fit(send, recv)?,
-            grown => grown?,
+        match self.place(need) {
+            Err(e) if e.out_of_memory() => self.fit(need)?,
+            placed => placed?,
         }
-        self.send.guard(send, &self.stream)?;
-        self.recv.guard(recv, &self.stream)?;
+        self.send.guard(&self.stream)?;
+        self.recv.guard(&self.stream)?;
         Ok(())
     }
 
+    fn place(&mut self, need: &Need) -> Result<(), CudaError> {
+        self.send.place(need.send_bytes, need.offset)?;
+        self.recv.place(need.recv_bytes, need.offset)
+    }
+
     /// A second try with nothing kept: one buffer may still be as large as an earlier case needed it.
-    fn fit(&mut self, send: u64, recv: u64) -> Result<(), RankError> {
+    fn fit(&mut self, need: &Need) -> Result<(), RankError> {
         self.send.clear();
         self.recv.clear();
         let available = driver::free_memory()?;
-        let grown = self.send.grow(send).and_then(|()| self.recv.grow(recv));
-        match grown {
+        match self.place(need) {
             Err(e) if e.out_of_memory() => {
                 self.send.clear();
                 self.recv.clear();
-                let needed = buffer::allocation(send).saturating_add(buffer::allocation(recv));
+                let allocation = |bytes: u64| buffer::allocation(bytes.saturating_add(need.offset));
+                let needed = allocation(need.send_bytes).saturating_add(allocation(need.recv_bytes));
                 Err(RankError::Memory { rank: self.rank, needed, available })
             }
-            grown => Ok(grown?),
+            placed => Ok(placed?),
         }
     }
 
     /// The address of a region, or why it is not the buffer's.
     pub fn address(&self, call: &str, region: &Region<'_>) -> Result<u64, RankError> {
         let size = region.plan.dtype().size();
-        self.buffer(region.buffer)
-            .stretch(region.start, region.len, size)
-            .ok_or_else(|| outside(call, region.start, region.len, size, self.buffer(region.buffer)))
+        let buffer = self.buffer(region.buffer);
+        buffer
+            .stretch(region.base, region.start, region.len, size)
+            .ok_or_else(|| outside(call, region.start, region.len, size, buffer))
     }
 
     /// Waits, and says where a guard zone was written to first.
-    pub fn guards(&mut self, send: u64, recv: u64) -> Result<Option<GuardBreach>, RankError> {
-        for (buffer, bytes) in [(&self.send, send), (&self.recv, recv)] {
-            if bytes > buffer.capacity() {
-                return Err(outside("guards", 0, bytes, 1, buffer));
-            }
-        }
-        let buffers = [(&self.send, send), (&self.recv, recv)];
+    pub fn guards(&mut self) -> Result<Option<GuardBreach>, RankError> {
+        let buffers = [&self.send, &self.recv];
         Ok(self.checker.guards(buffers, &self.device, &self.kernels, &self.stream)?)
     }
 
@@ -116,7 +116,7 @@ impl Lane {
     pub fn tamper(&mut self, which: backend::Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         let buffer = self.buffer(which);
         let size = dtype.size();
-        let address = buffer.stretch(index, 1, size).ok_or_else(|| outside("tamper", index, 1, size, buffer))?;
+        let address = buffer.stretch(0, index, 1, size).ok_or_else(|| outside("tamper", index, 1, size, buffer))?;
         let mut bytes = [0u8; 8];
         let element = &mut bytes[..size as usize];
         // SAFETY: the element lies in the buffer.

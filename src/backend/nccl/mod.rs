@@ -33,7 +33,7 @@ use self::communicator::Communicator;
 use self::device::Device;
 use self::lane::Lane;
 use self::station::NcclStation;
-use super::{Backend, Environment, RankError, Station, Unavailable};
+use super::{Backend, Environment, Making, Opening, RankError, Station, Unavailable};
 use crate::case::Case;
 
 pub use self::library::Library;
@@ -156,7 +156,10 @@ impl Backend for NcclBackend {
         self.devices.iter().map(|device| lane::budget(device.free, self.ranks_per_gpu)).min()
     }
 
-    fn open(&self, cases: &[Case]) -> Result<Vec<Box<dyn Station>>, Unavailable> {
+    fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {
+        if *making != Making::default() {
+            return Err(Opening::Unsupported("communicators of another making are not had yet".to_owned()));
+        }
         let failed = |e: RankError| Unavailable(format!("NCCL cannot start: {e}"));
         let kernels = |e| Unavailable(format!("the check kernels cannot be loaded: {e}"));
         let ranks = self.devices.len() as u32;

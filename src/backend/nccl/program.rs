@@ -92,6 +92,13 @@ pub struct Site {
     pub recv: u64,
 }
 
+impl Site {
+    /// The same with both buffers' first bytes further back.
+    pub fn moved(self, bytes: u64) -> Site {
+        Site { rank: self.rank, send: self.send + bytes, recv: self.recv + bytes }
+    }
+}
+
 /// Steps that may be in flight together. Each phase starts where the one before it has been queued.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Phase {
@@ -145,6 +152,31 @@ pub fn compile(
         phase.grouped = calls > 1;
     }
     Some(phases)
+}
+
+/// Steps of one or several calls that are issued as one group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Group {
+    /// Steps with their call and lane.
+    pub steps: Vec<(usize, usize, Step)>,
+    /// See [`Phase::grouped`].
+    pub grouped: bool,
+}
+
+/// Puts calls together: the first phases of all calls are one group, then the second ones, and so on. Within a group the
+/// calls keep their order on every rank, which is how NCCL tells them apart.
+pub fn together(calls: &[Vec<Phase>]) -> Vec<Group> {
+    let longest = calls.iter().map(Vec::len).max().unwrap_or(0);
+    let mut groups: Vec<Group> = vec![Group::default(); longest];
+    for (call, phases) in calls.iter().enumerate() {
+        for (group, phase) in groups.iter_mut().zip(phases) {
+            group.steps.extend(phase.steps.iter().map(|(lane, step)| (call, *lane, *step)));
+        }
+    }
+    for group in &mut groups {
+        group.grouped = group.steps.iter().filter(|(_, _, step)| !matches!(step, Step::Copy { .. })).count() > 1;
+    }
+    groups
 }
 
 /// One rank's steps, phase by phase.

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use super::api::{self, Code, Comm, DataType, RedOp};
 use super::lane::{self, Lane};
 use super::library::Library;
-use super::program::{self, Native, Phase, Step};
+use super::program::{self, Group, Native, Phase, Step};
 use super::version::Version;
-use crate::backend::{Buffer, Call, GuardBreach, Placement, RankError, Region, Station, Verdict};
+use crate::backend::{
+    Buffer, Call, GuardBreach, Memory, Need, Placement, RankError, Region, Registration, Station, Verdict,
+};
 use crate::case::{DType, Op, Primitive, Workload};
 use crate::kernels::Action;
 
@@ -27,11 +29,13 @@ struct Key {
     op: Option<Op>,
     workload: Workload,
     placement: Placement,
+    base: u64,
 }
 
 impl Key {
     fn of(call: &Call<'_>) -> Key {
-        Key { primitive: call.case.primitive, op: call.case.op, workload: call.workload, placement: call.placement }
+        let Call { case, workload, placement, base, .. } = *call;
+        Key { primitive: case.primitive, op: case.op, workload, placement, base }
     }
 }
 
@@ -44,11 +48,18 @@ struct Handles {
     stream: api::Stream,
 }
 
-/// A case ready to be launched.
+/// Calls ready to be launched.
 struct Program {
-    key: Key,
-    phases: Vec<Phase>,
-    handles: Vec<Handles>,
+    keys: Vec<Key>,
+    groups: Vec<Group>,
+    /// By call, then by lane.
+    handles: Vec<Vec<Handles>>,
+}
+
+impl Program {
+    fn is_of(&self, calls: &[Call<'_>]) -> bool {
+        self.keys.len() == calls.len() && self.keys.iter().zip(calls).all(|(key, call)| *key == Key::of(call))
+    }
 }
 
 // SAFETY: the handles are those of the station's own lanes, which move with it.
@@ -110,9 +121,20 @@ impl NcclStation {
         Ok(())
     }
 
-    /// Makes the program of a call: arguments checked, reductions made, addresses computed.
-    fn compile(&mut self, call: &Call<'_>) -> Result<Program, RankError> {
-        let Call { case, workload, placement, plan } = call;
+    /// Makes the program of some calls: arguments checked, reductions made, addresses computed.
+    fn compile(&mut self, calls: &[Call<'_>]) -> Result<Program, RankError> {
+        let mut phases = Vec::with_capacity(calls.len());
+        let mut handles = Vec::with_capacity(calls.len());
+        for call in calls {
+            let (own, at) = self.compile_one(call)?;
+            phases.push(own);
+            handles.push(at);
+        }
+        Ok(Program { keys: calls.iter().map(Key::of).collect(), groups: program::together(&phases), handles })
+    }
+
+    fn compile_one(&mut self, call: &Call<'_>) -> Result<(Vec<Phase>, Vec<Handles>), RankError> {
+        let Call { case, workload, placement, plan, base } = call;
         let refused = |message: String| RankError::Refused {
             call: case.primitive.name().to_owned(),
             code: "refused".to_owned(),
@@ -140,8 +162,8 @@ impl NcclStation {
             let needed = program::extent(unit, workload, *placement, lane.rank).ok_or_else(none)?;
             for (which, bytes) in [(Buffer::Send, needed.send), (Buffer::Recv, needed.recv)] {
                 let buffer = lane.buffer(which);
-                if buffer.capacity() < bytes {
-                    return Err(lane::outside(case.primitive.name(), 0, bytes, 1, buffer));
+                if bytes > 0 && buffer.stretch(*base, 0, bytes, 1).is_none() {
+                    return Err(lane::outside(case.primitive.name(), *base, bytes, 1, buffer));
                 }
             }
         }
@@ -151,7 +173,7 @@ impl NcclStation {
             gather: self.library.api.gather.is_some(),
             scatter: self.library.api.scatter.is_some(),
         };
-        let sites: Vec<_> = self.lanes.iter().map(Lane::site).collect();
+        let sites: Vec<_> = self.lanes.iter().map(|lane| lane.site().moved(*base)).collect();
         let phases = program::compile(case.primitive, workload, *placement, native, &sites).ok_or_else(none)?;
         let mut handles = Vec::new();
         for lane in &mut self.lanes {
@@ -162,26 +184,26 @@ impl NcclStation {
                 stream: lane.stream.raw(),
             });
         }
-        Ok(Program { key: Key::of(call), phases, handles })
+        Ok((phases, handles))
     }
 
-    /// Issues all phases. Nothing here allocates unless a call fails.
+    /// Issues all groups. Nothing here allocates unless a call fails.
     fn issue(&self, program: &Program) -> Result<(), RankError> {
         let api = &self.library.api;
         let mut unfinished = false;
-        for phase in &program.phases {
-            if phase.grouped {
+        for group in &program.groups {
+            if group.grouped {
                 // SAFETY: takes nothing.
                 self.library.check("ncclGroupStart", unsafe { (api.group_start)() })?;
             }
             let mut issued = Ok(());
-            for (lane, step) in &phase.steps {
-                issued = self.step(program, *lane, step).map(|code| unfinished |= code == api::IN_PROGRESS);
+            for (call, lane, step) in &group.steps {
+                issued = self.step(program, *call, *lane, step).map(|code| unfinished |= code == api::IN_PROGRESS);
                 if issued.is_err() {
                     break;
                 }
             }
-            if phase.grouped {
+            if group.grouped {
                 // SAFETY: the group was opened above. It is closed after a failure too: NCCL then drops what was queued.
                 let code = unsafe { (api.group_end)() };
                 unfinished |= code == api::IN_PROGRESS;
@@ -201,8 +223,9 @@ impl NcclStation {
 
     /// Issues one step.
     #[inline]
-    fn step(&self, program: &Program, lane: usize, step: &Step) -> Result<Code, RankError> {
-        let (Some(at), Some(own)) = (program.handles.get(lane), self.lanes.get(lane)) else { return Ok(api::SUCCESS) };
+    fn step(&self, program: &Program, call: usize, lane: usize, step: &Step) -> Result<Code, RankError> {
+        let at = program.handles.get(call).and_then(|lanes| lanes.get(lane));
+        let (Some(at), Some(own)) = (at, self.lanes.get(lane)) else { return Ok(api::SUCCESS) };
         let Handles { data_type: t, reduction: op, communicator: comm, stream } = *at;
         let api = &self.library.api;
         let input = |address: u64| address as *const c_void;
@@ -306,10 +329,13 @@ impl Station for NcclStation {
         self.note(activated.map_err(RankError::from))
     }
 
-    fn prepare(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<(), RankError> {
+    fn prepare(&mut self, need: &Need) -> Result<(), RankError> {
+        if need.memory != Memory::Device || need.registration != Registration::None {
+            return Err(RankError::Unsupported("buffers of NCCL's are not had yet".to_owned()));
+        }
         // Buffers may move, and a program holds their addresses.
         self.program = None;
-        let prepared = (0..self.lanes.len()).try_for_each(|lane| self.lane(lane)?.prepare(send_bytes, recv_bytes));
+        let prepared = (0..self.lanes.len()).try_for_each(|lane| self.lane(lane)?.prepare(need));
         self.note(prepared)
     }
 
@@ -333,8 +359,8 @@ impl Station for NcclStation {
         self.note(verdict)
     }
 
-    fn guards(&mut self, lane: usize, send_bytes: u64, recv_bytes: u64) -> Result<Option<GuardBreach>, RankError> {
-        let breach = self.lane(lane).and_then(|lane| lane.guards(send_bytes, recv_bytes));
+    fn guards(&mut self, lane: usize) -> Result<Option<GuardBreach>, RankError> {
+        let breach = self.lane(lane).and_then(Lane::guards);
         self.note(breach)
     }
 
@@ -343,15 +369,35 @@ impl Station for NcclStation {
         self.note(done)
     }
 
-    fn launch(&mut self, call: &Call<'_>) -> Result<(), RankError> {
-        let key = Key::of(call);
-        if self.program.as_ref().is_none_or(|program| program.key != key) {
+    fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
+        if self.program.as_ref().is_none_or(|program| !program.is_of(calls)) {
             self.program = None;
-            let compiled = self.compile(call);
+            let compiled = self.compile(calls);
             self.program = Some(self.note(compiled)?);
         }
         let issued = self.program.as_ref().map_or(Ok(()), |program| self.issue(program));
         self.note(issued)
+    }
+
+    fn fill_early(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
+        self.fill(lane, region)
+    }
+
+    fn delay(&mut self, lane: usize, us: u32) -> Result<(), RankError> {
+        let queued = self.lane(lane).and_then(|lane| Ok(lane.stream.sleep(us)?));
+        self.note(queued)
+    }
+
+    fn begin_capture(&mut self) -> Result<(), RankError> {
+        Err(RankError::Unsupported("graphs are not had yet".to_owned()))
+    }
+
+    fn end_capture(&mut self) -> Result<(), RankError> {
+        Err(RankError::Unsupported("graphs are not had yet".to_owned()))
+    }
+
+    fn replay(&mut self) -> Result<(), RankError> {
+        Err(RankError::Unsupported("graphs are not had yet".to_owned()))
     }
 
     fn mark(&mut self) -> Result<(), RankError> {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::time::Duration;
 
 use cudarc::driver::sys::{self, CUresult};
 
@@ -81,6 +82,17 @@ impl Stream {
     pub unsafe fn copy(&self, to: u64, from: u64, length: usize) -> Result<()> {
         // SAFETY: the caller promises it.
         check("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, length, self.0) })
+    }
+
+    /// Queues a sleep: what is queued next begins that much later. A thread of the driver's sleeps, not the caller.
+    pub fn sleep(&self, us: u32) -> Result<()> {
+        extern "C" fn sleep(us: *mut c_void) {
+            std::thread::sleep(Duration::from_micros(us.addr() as u64));
+        }
+        // SAFETY: the stream lives. The function takes a number in the shape of a pointer, and calls no CUDA function.
+        check("cuLaunchHostFunc", unsafe {
+            sys::cuLaunchHostFunc(self.0, Some(sleep), ptr::without_provenance_mut(us as usize))
+        })
     }
 
     /// Copies to the host and waits for it.
