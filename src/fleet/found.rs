@@ -28,6 +28,14 @@ impl Found {
         wrong(&self.output) || wrong(&self.input) || self.guard.is_some()
     }
 
+    /// Adds what became of the guard zones, which are around all calls of a group together.
+    pub fn add_guard(&mut self, guard: Option<GuardBreach>) {
+        if guard.is_some() && !self.faulty() {
+            self.occasion.call = None;
+        }
+        self.guard = guard;
+    }
+
     /// Both together: the first that is faulty is kept whole, so that its numbers and its occasion belong together.
     pub fn then(self, later: Found) -> Found {
         if self.faulty() {

@@ -133,9 +133,6 @@ impl<'a> Pass<'a> {
                     };
                     found.output = check(&staging.output)?;
                     found.input = check(&staging.survives)?;
-                    if number == calls {
-                        found.guard = self.station.guards(lane)?;
-                    }
                 }
                 *so_far = Some(match so_far.take() {
                     Some(earlier) => earlier.then(found),
@@ -143,7 +140,13 @@ impl<'a> Pass<'a> {
                 });
             }
         }
-        Ok(all.into_iter().flatten().collect())
+        let mut all: Vec<Found> = all.into_iter().flatten().collect();
+        if self.request.check {
+            for (lane, found) in all.iter_mut().enumerate() {
+                found.add_guard(self.station.guards(lane)?);
+            }
+        }
+        Ok(all)
     }
 
     /// Does the damage that the request asks for, to the first part.

@@ -162,8 +162,8 @@ impl Chain {
 /// How many rounds: the more the smaller they are, and no more than a stream takes without making the host wait.
 fn rounds(bytes: u64, ranks: u32) -> u32 {
     let wanted = match bytes {
-        ..=0x1_0000 => 32,
-        ..=0x10_0000 => 16,
+        ..=0x4000 => 32,
+        ..=0x2_0000 => 16,
         _ => 8,
     };
     // at worst one kernel to poison and one to check each rank's block
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn small_cases_have_more_rounds_and_no_case_fills_a_stream() {
-        assert_eq!((rounds(8, 4), rounds(1 << 20, 4), rounds(1 << 30, 4)), (32, 16, 8));
+        assert_eq!((rounds(8, 4), rounds(1 << 16, 4), rounds(1 << 30, 4)), (32, 16, 8));
         assert_eq!(rounds(8, 64), 5);
         assert_eq!(rounds(8, u32::MAX), 4);
     }
