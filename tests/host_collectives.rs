@@ -2,9 +2,11 @@
 
 mod host_support;
 
+use collcheck::backend::Placement::OutOfPlace;
 use collcheck::backend::host::Algorithm;
+use collcheck::backend::{Buffer, Call, Content, Region, Station};
 use collcheck::case::{Case, DType, Op, Primitive, Variant};
-use host_support::{case, expect_right, with};
+use host_support::{Trial, backend, case, expect_right, need, on_all_ranks, with};
 
 const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
 
@@ -100,4 +102,50 @@ fn sixty_four_ranks_on_few_cores_get_there() {
         .map(|primitive| case(primitive, primitive.unit().reduces().then_some(Op::Avg), DType::Float, 100_000))
         .collect();
     expect_right(64, None, &cases);
+}
+
+#[test]
+fn buffers_may_start_at_any_element() {
+    for ranks in [1, 3, 4] {
+        let all = Primitive::ALL.into_iter().flat_map(|primitive| {
+            let op = primitive.unit().reduces().then_some(Op::Sum);
+            [DType::Int8, DType::Half, DType::Double]
+                .into_iter()
+                .flat_map(move |dtype| [1, 3].map(|by| with(case(primitive, op, dtype, 256), Variant::Unaligned(by))))
+        });
+        expect_right(ranks, None, &with_roots(ranks, all));
+    }
+}
+
+#[test]
+fn calls_of_one_launch_each_have_their_own_part_of_the_buffers() {
+    let of = |dtype| case(Primitive::AllReduce, Some(Op::Sum), dtype, 64);
+    let cases = [of(DType::Float), of(DType::Int8), of(DType::Double)];
+    on_all_ranks(&backend(3), |rank, station| {
+        let trials: Vec<_> = (0..).zip(&cases).map(|(i, case)| Trial::new(case, 3, rank, OutOfPlace, i)).collect();
+        let regions: Vec<_> = (0..)
+            .zip(&trials)
+            .map(|(i, trial)| {
+                let len = 64 / trial.case.dtype.size();
+                let content = Content::Input { rank, element: 0 };
+                Region { buffer: Buffer::Send, start: 0, len, plan: &trial.plan, content, base: 64 * i }
+            })
+            .collect();
+        station.prepare(&need(192, 192)).unwrap();
+        regions.iter().for_each(|region| station.fill(0, region).unwrap());
+        let calls: Vec<_> = (0..)
+            .zip(&trials)
+            .map(|(i, Trial { case, plan, .. })| {
+                let workload = case.workload(3);
+                Call { case, workload, placement: OutOfPlace, plan, base: 64 * i }
+            })
+            .collect();
+        station.launch(&calls).unwrap();
+        for region in regions {
+            let sum = Region { buffer: Buffer::Recv, content: Content::Reduced { element: 0 }, ..region };
+            station.check(0, &sum).unwrap();
+            assert_eq!(station.verdict(0, sum.plan.dtype()).unwrap().wrong, 0, "byte {}", sum.base);
+        }
+        assert_eq!(station.guards(0).unwrap(), None);
+    });
 }

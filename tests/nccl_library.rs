@@ -53,6 +53,20 @@ fn the_younger_collectives_are_there_from_2_28_3_on() {
 }
 
 #[test]
+fn windows_are_there_from_2_27_3_on() {
+    for library in libraries() {
+        let there = library.version >= Version::WINDOWS;
+        let api = &library.api;
+        assert_eq!(
+            [api.window_register.is_some(), api.window_deregister.is_some()],
+            [there; 2],
+            "NCCL {}",
+            library.version
+        );
+    }
+}
+
+#[test]
 fn what_is_too_young_for_a_library_is_unsupported_and_names_both_versions() {
     for library in libraries() {
         let future = Version::new(2, 99, 1);

@@ -122,7 +122,7 @@ impl<'a> Trial<'a> {
         let buffer = if self.placement == Placement::InPlace { Buffer::Recv } else { Buffer::Send };
         let content = Content::Input { rank: self.rank, element: 0 };
         let len = unit.shape(&w).send;
-        unit.sends(&w, self.rank).then(|| Region { buffer, start, len, plan: &self.plan, content, base: 0 })
+        unit.sends(&w, self.rank).then_some(Region { buffer, start, len, plan: &self.plan, content, base: 0 })
     }
 
     pub fn prepare(&self, station: &mut HostStation) -> Result<(), RankError> {

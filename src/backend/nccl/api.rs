@@ -21,6 +21,8 @@ pub type DataType = c_int;
 /// `ncclRedOp_t`.
 pub type RedOp = c_int;
 
+/// `ncclScalarDevice`: the scalar is in device memory, and is read while the collective runs.
+pub const SCALAR_DEVICE: c_int = 0;
 /// `ncclScalarHostImmediate`: the scalar is read before the call returns.
 pub const SCALAR_HOST_IMMEDIATE: c_int = 1;
 
@@ -32,11 +34,15 @@ pub struct UniqueId {
     pub internal: [u8; 128],
 }
 
-/// `ncclConfig_t` in its layout of NCCL 2.17, which every library since reads: it copies `size` bytes and takes its
-/// own defaults for the fields that are younger than `version`.
+/// `ncclWindow_t`.
+pub type Window = *mut c_void;
+
+/// `ncclConfig_t` up to the fields of NCCL 2.27.3, of which no more is passed than is asked for.
 ///
-/// The last four bytes are padding here and a field from 2.25 on; that is why `version` must tell the layout and not the
-/// library.
+/// Every library copies `size` bytes, at most as many as it knows, and takes its own defaults for the fields that are
+/// younger than `version`. So the layout of 2.17, the first 48 bytes, serves all libraries, and a younger one only those
+/// that have its fields. The last four of the 48 bytes are padding there and a field from 2.25 on; that is why `version`
+/// must tell the layout and not the library.
 #[repr(C)]
 pub struct Config {
     size: usize,
@@ -48,7 +54,12 @@ pub struct Config {
     max_ctas: c_int,
     net_name: *const c_char,
     split_share: c_int,
-    padding: c_int,
+    traffic_class: c_int,
+    comm_name: *const c_char,
+    collnet_enable: c_int,
+    cta_policy: c_int,
+    shrink_share: c_int,
+    nvls_ctas: c_int,
 }
 
 /// `NCCL_CONFIG_UNDEF_INT`.
@@ -58,7 +69,7 @@ impl Config {
     /// All defaults.
     pub fn new() -> Config {
         Config {
-            size: size_of::<Config>(),
+            size: std::mem::offset_of!(Config, comm_name),
             magic: 0xcafe_beef,
             version: 21_700,
             blocking: UNDEFINED,
@@ -67,8 +78,23 @@ impl Config {
             max_ctas: UNDEFINED,
             net_name: ptr::null(),
             split_share: UNDEFINED,
-            padding: UNDEFINED,
+            traffic_class: UNDEFINED,
+            comm_name: ptr::null(),
+            collnet_enable: UNDEFINED,
+            cta_policy: UNDEFINED,
+            shrink_share: UNDEFINED,
+            nvls_ctas: UNDEFINED,
         }
+    }
+
+    /// Calls return before they are done.
+    pub fn nonblocking(self) -> Config {
+        Config { blocking: 0, ..self }
+    }
+
+    /// How kernels share the GPU. Takes the layout of 2.27.3: not for older libraries.
+    pub fn cta_policy(self, policy: c_int) -> Config {
+        Config { size: size_of::<Config>(), version: 22_703, cta_policy: policy, ..self }
     }
 }
 
@@ -121,12 +147,17 @@ pub fn code_name(code: Code) -> String {
 
 /// `ncclSuccess`.
 pub const SUCCESS: Code = 0;
+/// `ncclInternalError`.
+pub const INTERNAL_ERROR: Code = 3;
 /// `ncclInvalidArgument`.
 pub const INVALID_ARGUMENT: Code = 4;
 /// `ncclInvalidUsage`.
 pub const INVALID_USAGE: Code = 5;
-/// `ncclInProgress`: only communicators that the user made nonblocking by `NCCL_COMM_BLOCKING=0` answer it.
+/// `ncclInProgress`: nonblocking communicators answer it, also those that the user made so by `NCCL_COMM_BLOCKING=0`.
 pub const IN_PROGRESS: Code = 7;
+
+/// `NCCL_WIN_COLL_SYMMETRIC`: the window lies at the same offset on all ranks.
+pub const WINDOW_SYMMETRIC: c_int = 1;
 
 /// Defines [`Api`] and its loader of one list, so that a function is one entry.
 macro_rules! table {
@@ -163,10 +194,16 @@ table! {
     required last_error = "ncclGetLastError": fn(Comm) -> *const c_char;
     required unique_id = "ncclGetUniqueId": fn(*mut UniqueId) -> Code;
     required comm_init_rank_config = "ncclCommInitRankConfig": fn(*mut Comm, c_int, UniqueId, c_int, *mut Config) -> Code;
+    required comm_split = "ncclCommSplit": fn(Comm, c_int, c_int, *mut Comm, *mut Config) -> Code;
     required comm_destroy = "ncclCommDestroy": fn(Comm) -> Code;
     required comm_abort = "ncclCommAbort": fn(Comm) -> Code;
     required comm_async_error = "ncclCommGetAsyncError": fn(Comm, *mut Code) -> Code;
     required comm_count = "ncclCommCount": fn(Comm, *mut c_int) -> Code;
+    required comm_user_rank = "ncclCommUserRank": fn(Comm, *mut c_int) -> Code;
+    required comm_register = "ncclCommRegister": fn(Comm, *mut c_void, usize, *mut *mut c_void) -> Code;
+    required comm_deregister = "ncclCommDeregister": fn(Comm, *mut c_void) -> Code;
+    required mem_alloc = "ncclMemAlloc": fn(*mut *mut c_void, usize) -> Code;
+    required mem_free = "ncclMemFree": fn(*mut c_void) -> Code;
     required group_start = "ncclGroupStart": fn() -> Code;
     required group_end = "ncclGroupEnd": fn() -> Code;
     required create_pre_mul_sum = "ncclRedOpCreatePreMulSum":
@@ -184,6 +221,10 @@ table! {
     required send = "ncclSend": fn(*const c_void, usize, DataType, c_int, Comm, Stream) -> Code;
     required recv = "ncclRecv": fn(*mut c_void, usize, DataType, c_int, Comm, Stream) -> Code;
 
+    // From 2.27.3 on.
+    optional window_register = "ncclCommWindowRegister": fn(Comm, *mut c_void, usize, *mut Window, c_int) -> Code;
+    optional window_deregister = "ncclCommWindowDeregister": fn(Comm, Window) -> Code;
+
     // From 2.28.3 on; before that the same is done by grouped sends and receives.
     optional alltoall = "ncclAlltoAll": fn(*const c_void, *mut c_void, usize, DataType, Comm, Stream) -> Code;
     optional gather = "ncclGather": fn(*const c_void, *mut c_void, usize, DataType, c_int, Comm, Stream) -> Code;
@@ -195,10 +236,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_config_has_the_layout_of_nccl_2_17() {
-        assert_eq!(size_of::<Config>(), 48);
-        assert_eq!(std::mem::offset_of!(Config, net_name), 32);
-        assert_eq!(Config::new().size, 48);
+    fn the_config_has_the_layout_of_nccl_2_17_and_with_a_policy_that_of_2_27_3() {
+        use std::mem::offset_of;
+        assert_eq!([offset_of!(Config, blocking), offset_of!(Config, net_name)], [16, 32]);
+        assert_eq!([offset_of!(Config, comm_name), offset_of!(Config, cta_policy)], [48, 60]);
+        assert_eq!(size_of::<Config>(), 72);
+        let plain = Config::new().nonblocking();
+        assert_eq!((plain.size, plain.version, plain.blocking), (48, 21_700, 0));
+        let policy = Config::new().cta_policy(2);
+        assert_eq!((policy.size, policy.version, policy.blocking, policy.cta_policy), (72, 22_703, UNDEFINED, 2));
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! One rank's communicator, with the reductions made for it.
+//! One rank's communicator, with the reductions made for it and the buffers registered with it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use super::api::{self, Comm, Config, RedOp};
-use super::device::Device;
+use super::api::{self, Comm, RedOp};
+use super::driver::{DeviceMemory, Stream};
 use super::library::Library;
+use super::peers::Peers;
+use super::registration::Registered;
 use crate::backend::RankError;
 use crate::case::{DType, Op};
 use crate::oracle::Plan;
@@ -16,57 +18,34 @@ pub struct Communicator {
     library: Arc<Library>,
     raw: Comm,
     rank: u32,
-    /// One per data type: the scalar depends on that and on the rank.
-    pre_mul_sums: Vec<(DType, RedOp)>,
+    /// What it was split off, to be closed after it.
+    parent: Option<Box<Communicator>>,
+    reductions: Vec<PreMulSum>,
+    registered: Vec<Registered>,
 }
 
 // SAFETY: NCCL's handles may be used from any thread, by one at a time; `&mut` and `Send` without `Sync` see to that.
 unsafe impl Send for Communicator {}
 
+/// A mulsum made for this rank.
+struct PreMulSum {
+    dtype: DType,
+    scalar: u64,
+    /// Where the scalar lies, if it is read while the collective runs.
+    memory: Option<DeviceMemory>,
+    made: RedOp,
+}
+
 impl Communicator {
-    /// Makes the communicators of all ranks, `devices[rank]` being each one's GPU, in one group of this thread.
-    pub fn all(library: &Arc<Library>, devices: &[Arc<Device>]) -> Result<Vec<Communicator>, RankError> {
-        let api = &library.api;
-        let id = library.unique_id()?;
-        let ranks = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
-        let mut handles: Vec<Comm> = vec![ptr::null_mut(); devices.len()];
-        let mut config = Config::new();
+    /// Takes over a handle.
+    pub fn new(library: &Arc<Library>, raw: Comm, rank: u32) -> Communicator {
+        let library = Arc::clone(library);
+        Communicator { library, raw, rank, parent: None, reductions: Vec::new(), registered: Vec::new() }
+    }
 
-        // SAFETY: takes nothing.
-        library.check("ncclGroupStart", unsafe { (api.group_start)() })?;
-        let mut failure = None;
-        for (rank, device) in (0..).zip(devices) {
-            if let Err(e) = device.context.activate() {
-                failure = Some(e.into());
-                break;
-            }
-            let handle = handles.as_mut_ptr().wrapping_add(rank as usize);
-            // SAFETY: `handle` lies in `handles`, which is not touched before the group ends; `config` is initialised.
-            let code = unsafe { (api.comm_init_rank_config)(handle, ranks, id, rank, &mut config) };
-            if code != api::SUCCESS && code != api::IN_PROGRESS {
-                failure = Some(library.failure("ncclCommInitRankConfig", code));
-                break;
-            }
-        }
-        // SAFETY: the group was opened above.
-        let end = unsafe { (api.group_end)() };
-        // After a failure NCCL has taken the communicators down itself.
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        if end != api::IN_PROGRESS {
-            library.check("ncclGroupEnd", end)?;
-        }
-
-        let communicators: Vec<Communicator> = (0..)
-            .zip(handles)
-            .map(|(rank, raw)| Communicator { library: Arc::clone(library), raw, rank, pre_mul_sums: Vec::new() })
-            .collect();
-        for communicator in &communicators {
-            communicator.settle("ncclCommInitRankConfig")?;
-            communicator.expect_ranks(ranks)?;
-        }
-        Ok(communicators)
+    /// Keeps what it was split off for as long as it lives itself.
+    pub fn descend_from(self, parent: Communicator) -> Communicator {
+        Communicator { parent: Some(Box::new(parent)), ..self }
     }
 
     /// NCCL's handle.
@@ -74,18 +53,25 @@ impl Communicator {
         self.raw
     }
 
-    /// A communicator of fewer ranks than asked for would test something else and pass.
-    fn expect_ranks(&self, ranks: c_int) -> Result<(), RankError> {
-        let mut count = 0;
+    /// The library that made it.
+    pub fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+
+    /// A communicator of fewer ranks than asked for, or of ranks in another order, would test something else and pass.
+    pub fn expect(&self, ranks: c_int) -> Result<(), RankError> {
+        let api = &self.library.api;
+        let (mut count, mut rank) = (0, -1);
         // SAFETY: the pointer is good for one int.
-        let code = unsafe { (self.library.api.comm_count)(self.raw, &mut count) };
-        self.library.check("ncclCommCount", code)?;
-        if count == ranks {
+        self.library.check("ncclCommCount", unsafe { (api.comm_count)(self.raw, &mut count) })?;
+        // SAFETY: as above.
+        self.library.check("ncclCommUserRank", unsafe { (api.comm_user_rank)(self.raw, &mut rank) })?;
+        if count == ranks && i64::from(rank) == i64::from(self.rank) {
             return Ok(());
         }
         Err(RankError::Broken {
-            call: "ncclCommCount".to_owned(),
-            message: format!("the communicator has {count} ranks instead of {ranks}"),
+            call: "ncclCommUserRank".to_owned(),
+            message: format!("this is rank {rank} of {count} instead of {} of {ranks}", self.rank),
         })
     }
 
@@ -99,12 +85,28 @@ impl Communicator {
 
     /// Waits until a nonblocking communicator has done what it was asked for.
     pub fn settle(&self, call: &str) -> Result<(), RankError> {
-        loop {
-            match self.async_code()? {
-                api::SUCCESS => return Ok(()),
-                api::IN_PROGRESS => std::thread::yield_now(),
-                code => return Err(self.lost(call, code)),
+        while !self.is_settled(call)? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// The same, as long as no peer is lost: it may be that one that is waited for.
+    pub fn settle_with(&self, peers: &Peers, call: &str) -> Result<(), RankError> {
+        while !self.is_settled(call)? {
+            if peers.lost() {
+                return Err(RankError::Aborted);
             }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn is_settled(&self, call: &str) -> Result<bool, RankError> {
+        match self.async_code()? {
+            api::SUCCESS => Ok(true),
+            api::IN_PROGRESS => Ok(false),
+            code => Err(self.lost(call, code)),
         }
     }
 
@@ -126,32 +128,54 @@ impl Communicator {
         }
     }
 
-    /// NCCL's number of a reduction on this communicator. Mulsum is made at its first use.
-    pub fn reduction(&mut self, op: Option<Op>, plan: &Plan) -> Result<RedOp, RankError> {
+    /// NCCL's number of a reduction on this communicator. Mulsum is made at its first use, with the scalar in device
+    /// memory if `on_device`; the rank's GPU must be current.
+    pub fn reduction(&mut self, op: Option<Op>, plan: &Plan, on_device: bool) -> Result<RedOp, RankError> {
         // Data movement has no reduction; the argument is not used then.
         let Some(op) = op else { return Ok(0) };
         if let Some(built_in) = api::built_in(op) {
             return Ok(built_in);
         }
         let dtype = plan.dtype();
-        if let Some((_, made)) = self.pre_mul_sums.iter().find(|(of, _)| *of == dtype) {
-            return Ok(*made);
-        }
-        // Little-endian, as every host of an NVIDIA GPU is: the element's bytes come first.
         let mut scalar = plan.scalar(self.rank);
-        let mut made: RedOp = 0;
-        let pointer = (&raw mut scalar).cast::<c_void>();
-        let data_type = api::data_type(dtype);
-        // SAFETY: the scalar has 8 bytes, as many as the widest type, and is read before the call returns.
-        let code = unsafe {
-            (self.library.api.create_pre_mul_sum)(&mut made, pointer, data_type, api::SCALAR_HOST_IMMEDIATE, self.raw)
+        let alike = |r: &&PreMulSum| (r.dtype, r.scalar, r.memory.is_some()) == (dtype, scalar, on_device);
+        if let Some(reduction) = self.reductions.iter().find(alike) {
+            return Ok(reduction.made);
+        }
+        let memory = if on_device { Some(on_gpu(scalar)?) } else { None };
+        let (pointer, residence) = match &memory {
+            Some(memory) => (ptr::with_exposed_provenance_mut(memory.address() as usize), api::SCALAR_DEVICE),
+            // Little-endian, as every host of an NVIDIA GPU is: the element's bytes come first.
+            None => ((&raw mut scalar).cast::<c_void>(), api::SCALAR_HOST_IMMEDIATE),
         };
+        let mut made: RedOp = 0;
+        let data_type = api::data_type(dtype);
+        // SAFETY: the scalar has 8 bytes, as many as the widest type. One on the host is read before the call returns; one
+        // on the GPU lives until the communicator is closed.
+        let code = unsafe { (self.library.api.create_pre_mul_sum)(&mut made, pointer, data_type, residence, self.raw) };
         self.library.check("ncclRedOpCreatePreMulSum", code)?;
-        self.pre_mul_sums.push((dtype, made));
+        self.reductions.push(PreMulSum { dtype, scalar: plan.scalar(self.rank), memory, made });
         Ok(made)
     }
 
-    /// Ends it. `abort` where work may still be waiting for a rank that is lost.
+    /// Adds what was registered with it, to be taken back before it is closed.
+    pub fn keep(&mut self, registered: Registered) {
+        self.registered.push(registered);
+    }
+
+    /// Takes back all registrations. Nothing that uses them may be in flight on this rank.
+    pub fn deregister(&mut self) -> Result<(), RankError> {
+        let registered = std::mem::take(&mut self.registered);
+        let mut first = Ok(());
+        for one in registered {
+            // SAFETY: it was registered with this communicator, and is taken back once.
+            let taken_back = unsafe { one.take_back(&self.library, self.raw) };
+            first = first.and(taken_back);
+        }
+        first
+    }
+
+    /// Ends it. `abort` where work may still be waiting for a rank that is lost; registrations then end with it.
     ///
     /// Of several ranks in a process, NCCL tears all down at the last one's call; the others return at once. So one
     /// thread can close its ranks one after the other.
@@ -159,19 +183,33 @@ impl Communicator {
         if self.raw.is_null() {
             return;
         }
-        let api = &self.library.api;
-        let reductions = std::mem::take(&mut self.pre_mul_sums);
+        let reductions = std::mem::take(&mut self.reductions);
         if abort {
+            self.registered.clear();
             // SAFETY: the handle is live, and not used again.
-            unsafe { (api.comm_abort)(self.raw) };
+            unsafe { (self.library.api.comm_abort)(self.raw) };
         } else {
-            for (_, reduction) in reductions {
+            // What fails here, fails for the last time.
+            let _ = self.deregister();
+            let api = &self.library.api;
+            for reduction in &reductions {
                 // SAFETY: it was made for this communicator, whose last use of it has been queued.
-                unsafe { (api.destroy_red_op)(reduction, self.raw) };
+                unsafe { (api.destroy_red_op)(reduction.made, self.raw) };
             }
-            // SAFETY: the handle is live, and not used again.
+            // SAFETY: the handle is live, and not used again. This waits, also for a nonblocking communicator.
             unsafe { (api.comm_destroy)(self.raw) };
         }
         self.raw = ptr::null_mut();
+        if let Some(mut parent) = self.parent.take() {
+            parent.close(abort);
+        }
     }
+}
+
+/// A scalar in memory of the current GPU. Its stream is its own: the lane's may be recording.
+fn on_gpu(scalar: u64) -> Result<DeviceMemory, RankError> {
+    let memory = DeviceMemory::new(size_of::<u64>())?;
+    // SAFETY: the memory has 8 bytes.
+    unsafe { Stream::new()?.write(memory.address(), &scalar.to_le_bytes())? };
+    Ok(memory)
 }

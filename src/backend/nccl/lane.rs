@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::buffer::{self, Buffer};
+use super::buffer::{self, Buffer, Buffers};
 use super::checker::Checker;
 use super::communicator::Communicator;
 use super::device::{Device, Kernels};
 use super::driver::{self, CudaError, Event, Stream};
 use super::program::Site;
+use super::storage::Shortage;
 use crate::backend::{self, GUARD, GuardBreach, Need, RankError, Region};
 use crate::case::DType;
 
@@ -28,8 +29,8 @@ pub struct Lane {
     pub communicator: Communicator,
     /// What its checks find.
     pub checker: Checker,
-    send: Buffer,
-    recv: Buffer,
+    /// Its buffers.
+    pub buffers: Buffers,
     events: Vec<Event>,
     marks: usize,
 }
@@ -46,55 +47,45 @@ impl Lane {
         let stream = Stream::new()?;
         let checker = Checker::new(&stream)?;
         let events = (0..EVENTS).map(|_| Event::new()).collect::<Result<_, _>>()?;
-        let (send, recv) = (Buffer::default(), Buffer::default());
-        Ok(Lane { rank, device, kernels, stream, communicator, checker, send, recv, events, marks: 0 })
+        let buffers = Buffers::default();
+        Ok(Lane { rank, device, kernels, stream, communicator, checker, buffers, events, marks: 0 })
     }
 
     /// One of the buffers.
     pub fn buffer(&self, which: backend::Buffer) -> &Buffer {
-        match which {
-            backend::Buffer::Send => &self.send,
-            backend::Buffer::Recv => &self.recv,
-        }
+        self.buffers.get(which)
     }
 
     /// Where a program finds the buffers.
     pub fn site(&self) -> Site {
-        Site { rank: self.rank, send: self.send.base(), recv: self.recv.base() }
+        let base = |which| self.buffer(which).base();
+        Site { rank: self.rank, send: base(backend::Buffer::Send), recv: base(backend::Buffer::Recv) }
     }
 
-    /// Places the buffers, growing them where they are too small, and writes their guard zones.
-    pub fn prepare(&mut self, need: &Need) -> Result<(), RankError> {
-        self.checker.forget();
-        match self.place(need) {
-            Err(e) if e.out_of_memory() => self.fit(need)?,
-            placed => placed?,
-        }
-        self.send.guard(&self.stream)?;
-        self.recv.guard(&self.stream)?;
-        Ok(())
+    /// Gives the buffers back, and what NCCL has been told of them first. Nothing may be in flight that uses them.
+    pub fn release(&mut self) -> Result<(), RankError> {
+        let taken_back = self.communicator.deregister();
+        self.buffers.clear();
+        taken_back
     }
 
-    fn place(&mut self, need: &Need) -> Result<(), CudaError> {
-        self.send.place(need.send_bytes, need.offset)?;
-        self.recv.place(need.recv_bytes, need.offset)
-    }
-
-    /// A second try with nothing kept: one buffer may still be as large as an earlier case needed it.
-    fn fit(&mut self, need: &Need) -> Result<(), RankError> {
-        self.send.clear();
-        self.recv.clear();
-        let available = driver::free_memory()?;
-        match self.place(need) {
-            Err(e) if e.out_of_memory() => {
-                self.send.clear();
-                self.recv.clear();
-                let allocation = |bytes: u64| buffer::allocation(bytes.saturating_add(need.offset));
-                let needed = allocation(need.send_bytes).saturating_add(allocation(need.recv_bytes));
-                Err(RankError::Memory { rank: self.rank, needed, available })
+    /// Makes buffers that are large enough, in place of those that there are.
+    pub fn allocate(&mut self, need: &Need) -> Result<(), RankError> {
+        self.communicator.deregister()?;
+        let library = Arc::clone(self.communicator.library());
+        self.buffers.allocate(&library, need).or_else(|shortage| match shortage {
+            Shortage::Failed(e) => Err(e),
+            Shortage::OutOfMemory => {
+                let available = driver::free_memory()?;
+                Err(RankError::Memory { rank: self.rank, needed: buffer::total(need), available })
             }
-            placed => Ok(placed?),
-        }
+        })
+    }
+
+    /// Places the case's data in the buffers, and writes their guard zones.
+    pub fn place(&mut self, need: &Need) -> Result<(), RankError> {
+        self.checker.forget();
+        Ok(self.buffers.place(need, &self.stream)?)
     }
 
     /// The address of a region, or why it is not the buffer's.
@@ -108,8 +99,8 @@ impl Lane {
 
     /// Waits, and says where a guard zone was written to first.
     pub fn guards(&mut self) -> Result<Option<GuardBreach>, RankError> {
-        let buffers = [&self.send, &self.recv];
-        Ok(self.checker.guards(buffers, &self.device, &self.kernels, &self.stream)?)
+        let Lane { checker, buffers, device, kernels, stream, .. } = self;
+        Ok(checker.guards(buffers.both(), device, kernels, stream)?)
     }
 
     /// Flips bits of one element, behind everything queued so far.

@@ -4,9 +4,11 @@
 //! mod        NcclBackend: which GPUs, which library, opening a communicator
 //! search     where libnccl.so.2 is looked for
 //! library    one loaded NCCL    api  its C interface    version
-//! driver     the CUDA driver    device  a GPU and its kernels    buffer  memory between guard zones
-//! program    what a case makes ranks call    communicator    checker  what check kernels find
-//! station    one thread's ranks    lane  one rank
+//! driver     the CUDA driver    device  a GPU and its kernels    checker  what check kernels find
+//! storage    memory, the driver's or NCCL's    buffer  between guard zones    registration  telling NCCL of them
+//! making     all ranks' communicators    communicator  one rank's
+//! program    what cases make ranks call    launch  ready for calling
+//! station    one thread's ranks    lane  one rank    peers  what stations share
 //! ```
 //!
 //! Needed on the machine: the CUDA driver (525 or newer) and NCCL (2.19 or newer). No toolkit.
@@ -19,19 +21,23 @@ mod device;
 mod driver;
 mod environment;
 mod lane;
+mod launch;
 mod library;
+mod making;
+mod peers;
 mod program;
+mod registration;
 mod search;
 mod station;
+mod storage;
 mod version;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use self::communicator::Communicator;
 use self::device::Device;
 use self::lane::Lane;
+use self::peers::Peers;
 use self::station::NcclStation;
 use super::{Backend, Environment, Making, Opening, RankError, Station, Unavailable};
 use crate::case::Case;
@@ -157,39 +163,54 @@ impl Backend for NcclBackend {
     }
 
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {
-        if *making != Making::default() {
-            return Err(Opening::Unsupported("communicators of another making are not had yet".to_owned()));
-        }
-        let failed = |e: RankError| Unavailable(format!("NCCL cannot start: {e}"));
+        let failed = |e: RankError| match e {
+            RankError::Unsupported(why) => Opening::Unsupported(why),
+            e => Unavailable(format!("NCCL cannot start: {e}")).into(),
+        };
         let kernels = |e| Unavailable(format!("the check kernels cannot be loaded: {e}"));
-        let ranks = self.devices.len() as u32;
+        making::supported(&self.library, making).map_err(failed)?;
+        let devices = self.arranged(making.permuted)?;
+        let ranks = devices.len() as u32;
 
         // Kernels come first: once collectives run, loading might wait for them.
         let mut loaded: Vec<Arc<device::Kernels>> = Vec::new();
-        for (rank, device) in self.devices.iter().enumerate() {
-            let shared = loaded.last().filter(|_| rank % self.ranks_per_gpu as usize != 0).cloned();
-            loaded.push(match shared {
-                Some(shared) => shared,
+        for (rank, device) in devices.iter().enumerate() {
+            let twin = devices.iter().take(rank).position(|other| other.ordinal == device.ordinal);
+            loaded.push(match twin.and_then(|twin| loaded.get(twin)) {
+                Some(shared) => Arc::clone(shared),
                 None => device.kernels(cases, ranks).map_err(kernels)?,
             });
         }
 
-        let communicators = Communicator::all(&self.library, &self.devices).map_err(failed)?;
+        let communicators = making::communicators(&self.library, &devices, making).map_err(failed)?;
         let mut lanes = Vec::new();
         for (rank, communicator) in communicators.into_iter().enumerate() {
-            let (Some(device), Some(kernels)) = (self.devices.get(rank), loaded.get(rank)) else { continue };
+            let (Some(device), Some(kernels)) = (devices.get(rank), loaded.get(rank)) else { continue };
             let lane = Lane::new(rank as u32, Arc::clone(device), Arc::clone(kernels), communicator);
             lanes.push(lane.map_err(|e| failed(e.into()))?);
         }
 
-        let lost = Arc::new(AtomicBool::new(false));
+        let peers = Arc::new(Peers::new(lanes.len().div_ceil(self.ranks_per_thread as usize)));
         let mut stations: Vec<Box<dyn Station>> = Vec::new();
         let mut lanes = lanes.into_iter().peekable();
         while lanes.peek().is_some() {
             let own = lanes.by_ref().take(self.ranks_per_thread as usize).collect();
-            stations.push(Box::new(NcclStation::new(Arc::clone(&self.library), ranks, own, Arc::clone(&lost))));
+            stations.push(Box::new(NcclStation::new(Arc::clone(&self.library), ranks, own, Arc::clone(&peers))));
         }
         Ok(stations)
+    }
+}
+
+impl NcclBackend {
+    /// Each rank's GPU.
+    fn arranged(&self, permuted: bool) -> Result<Vec<Arc<Device>>, Opening> {
+        if !permuted {
+            return Ok(self.devices.clone());
+        }
+        let ordinals: Vec<u32> = self.devices.iter().map(|device| device.ordinal).collect();
+        let order = making::permutation(&ordinals)
+            .ok_or_else(|| Opening::Unsupported("permuted devices: needs two GPUs".to_owned()))?;
+        Ok(order.into_iter().filter_map(|place| self.devices.get(place).cloned()).collect())
     }
 }
 

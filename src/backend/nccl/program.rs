@@ -104,8 +104,6 @@ impl Site {
 pub struct Phase {
     /// Steps with their lanes.
     pub steps: Vec<(usize, Step)>,
-    /// Whether they must be one group: several NCCL calls of one thread that wait for each other.
-    pub grouped: bool,
 }
 
 /// Bytes that a placement needs of each buffer.
@@ -147,10 +145,6 @@ pub fn compile(
         }
     }
     phases.retain(|phase| !phase.steps.is_empty());
-    for phase in &mut phases {
-        let calls = phase.steps.iter().filter(|(_, step)| !matches!(step, Step::Copy { .. })).count();
-        phase.grouped = calls > 1;
-    }
     Some(phases)
 }
 
@@ -159,12 +153,13 @@ pub fn compile(
 pub struct Group {
     /// Steps with their call and lane.
     pub steps: Vec<(usize, usize, Step)>,
-    /// See [`Phase::grouped`].
+    /// Whether they must be one group: several NCCL calls of one thread, which may wait for each other.
     pub grouped: bool,
 }
 
-/// Puts calls together: the first phases of all calls are one group, then the second ones, and so on. Within a group the
-/// calls keep their order on every rank, which is how NCCL tells them apart.
+/// Puts calls together: the first phases of all calls are one group, then the second ones, and so on. For all primitives of
+/// one phase that is one group of all calls; a later phase sends what an earlier one has received. Within a group the calls
+/// keep their order on every rank, which is how NCCL tells them apart.
 pub fn together(calls: &[Vec<Phase>]) -> Vec<Group> {
     let longest = calls.iter().map(Vec::len).max().unwrap_or(0);
     let mut groups: Vec<Group> = vec![Group::default(); longest];

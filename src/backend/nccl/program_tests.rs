@@ -154,7 +154,7 @@ fn reductions_pass_count_root_and_in_place_pointers_as_nccl_documents_them() {
     let w = workload(64, 4, 2);
     let only = |primitive, placement| {
         let phases = compile(primitive, &w, placement, YOUNG, &[site(3)]).unwrap();
-        assert!(phases.len() == 1 && !phases[0].grouped);
+        assert_eq!(phases.len(), 1);
         phases[0].steps[0].1
     };
     let Site { send, recv, .. } = site(3);
@@ -171,12 +171,51 @@ fn one_call_is_not_grouped_and_several_are() {
     let w = workload(64, 2, 0);
     let grouped = |primitive, sites: &[Site]| {
         let phases = compile(primitive, &w, Placement::OutOfPlace, YOUNG, sites).unwrap();
-        phases.iter().map(|phase| phase.grouped).collect::<Vec<_>>()
+        together(&[phases]).iter().map(|group| group.grouped).collect::<Vec<_>>()
     };
     assert_eq!(grouped(Primitive::AllReduce, &[site(0)]), [false]);
     assert_eq!(grouped(Primitive::AllReduce, &[site(0), site(1)]), [true]);
     assert_eq!(grouped(Primitive::Sendrecv, &[site(0)]), [true]);
     assert_eq!(grouped(Primitive::Hypercube, &[site(0)]), [false, true]);
+}
+
+#[test]
+fn several_calls_are_one_group_in_their_order_on_every_lane() {
+    let w = workload(64, 2, 0);
+    let calls: Vec<_> = [0, 64, 128]
+        .into_iter()
+        .map(|base| {
+            let sites = [site(0).moved(base), site(1).moved(base)];
+            compile(Primitive::AllReduce, &w, Placement::OutOfPlace, YOUNG, &sites).unwrap()
+        })
+        .collect();
+    let groups = together(&calls);
+    assert!(groups.len() == 1 && groups[0].grouped);
+    for lane in 0..2 {
+        let sends: Vec<_> = groups[0]
+            .steps
+            .iter()
+            .filter(|(_, of, _)| *of == lane)
+            .map(|(call, _, step)| match step {
+                Step::AllReduce { send, .. } => (*call, *send),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let send = base(lane as u32);
+        assert_eq!(sends, [(0, send), (1, send + 64), (2, send + 128)]);
+    }
+}
+
+#[test]
+fn what_a_call_has_received_is_sent_on_in_a_later_group() {
+    let w = workload(64, 4, 0);
+    let one = |base| compile(Primitive::Hypercube, &w, Placement::OutOfPlace, YOUNG, &[site(0).moved(base)]).unwrap();
+    let groups = together(&[one(0), one(64)]);
+    assert_eq!(
+        groups.iter().map(|g| (g.steps.len(), g.grouped)).collect::<Vec<_>>(),
+        [(2, false), (4, true), (4, true)]
+    );
+    assert!(together(&[]).is_empty());
 }
 
 #[test]

@@ -1,19 +1,16 @@
 //! One thread's ranks on GPUs.
 
-use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::api::{self, Code, Comm, DataType, RedOp};
-use super::lane::{self, Lane};
+use super::driver::Graph;
+use super::lane::Lane;
+use super::launch::Launch;
 use super::library::Library;
-use super::program::{self, Group, Native, Phase, Step};
-use super::version::Version;
-use crate::backend::{
-    Buffer, Call, GuardBreach, Memory, Need, Placement, RankError, Region, Registration, Station, Verdict,
-};
-use crate::case::{DType, Op, Primitive, Workload};
+use super::peers::Peers;
+use super::registration;
+use crate::backend::{Buffer, Call, GuardBreach, Need, RankError, Region, Registration, Station, Verdict};
+use crate::case::DType;
 use crate::kernels::Action;
 
 /// How many polls of a stream pass between two looks at the communicator.
@@ -21,49 +18,6 @@ const POLLS_PER_LOOK: u32 = 256;
 
 /// How long a station that is dropped waits for work in flight before it aborts.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What a program was compiled for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Key {
-    primitive: Primitive,
-    op: Option<Op>,
-    workload: Workload,
-    placement: Placement,
-    base: u64,
-}
-
-impl Key {
-    fn of(call: &Call<'_>) -> Key {
-        let Call { case, workload, placement, base, .. } = *call;
-        Key { primitive: case.primitive, op: case.op, workload, placement, base }
-    }
-}
-
-/// What an NCCL call takes besides the buffers.
-#[derive(Clone, Copy)]
-struct Handles {
-    data_type: DataType,
-    reduction: RedOp,
-    communicator: Comm,
-    stream: api::Stream,
-}
-
-/// Calls ready to be launched.
-struct Program {
-    keys: Vec<Key>,
-    groups: Vec<Group>,
-    /// By call, then by lane.
-    handles: Vec<Vec<Handles>>,
-}
-
-impl Program {
-    fn is_of(&self, calls: &[Call<'_>]) -> bool {
-        self.keys.len() == calls.len() && self.keys.iter().zip(calls).all(|(key, call)| *key == Key::of(call))
-    }
-}
-
-// SAFETY: the handles are those of the station's own lanes, which move with it.
-unsafe impl Send for Program {}
 
 /// One thread's ranks.
 pub struct NcclStation {
@@ -74,23 +28,31 @@ pub struct NcclStation {
     lanes: Vec<Lane>,
     /// Whether the lanes are on different GPUs, so that the current context has to follow the lane.
     spread: bool,
-    program: Option<Program>,
-    /// Set by the first station whose communicator or GPU is lost; its peers then stop waiting for it.
-    lost: Arc<AtomicBool>,
+    /// The calls last launched, made ready.
+    ready: Option<Launch>,
+    /// Whether what is queued is recorded.
+    recording: bool,
+    /// What was last recorded, one for each lane.
+    graphs: Vec<Graph>,
+    peers: Arc<Peers>,
 }
 
 impl NcclStation {
     /// Takes over some lanes of a communicator of `size` ranks.
-    pub fn new(library: Arc<Library>, size: u32, lanes: Vec<Lane>, lost: Arc<AtomicBool>) -> NcclStation {
+    pub fn new(library: Arc<Library>, size: u32, lanes: Vec<Lane>, peers: Arc<Peers>) -> NcclStation {
         let ranks = lanes.iter().map(|lane| lane.rank).collect();
         let spread = lanes.windows(2).any(|pair| pair[0].device.ordinal != pair[1].device.ordinal);
-        NcclStation { library, size, ranks, lanes, spread, program: None, lost }
+        let (ready, recording, graphs) = (None, false, Vec::new());
+        NcclStation { library, size, ranks, lanes, spread, ready, recording, graphs, peers }
     }
 
-    /// Notes a lost communicator or GPU on the way out.
-    fn note<T>(&self, result: Result<T, RankError>) -> Result<T, RankError> {
-        if matches!(result, Err(RankError::Broken { .. })) {
-            self.lost.store(true, Ordering::Relaxed);
+    /// Looks at what is returned: a failure ends a recording, and that of a communicator or GPU is told to the peers.
+    fn note<T>(&mut self, result: Result<T, RankError>) -> Result<T, RankError> {
+        if let Err(e) = &result {
+            self.stop_recording();
+            if matches!(e, RankError::Broken { .. }) {
+                self.peers.lose();
+            }
         }
         result
     }
@@ -98,11 +60,10 @@ impl NcclStation {
     /// The lane, with its GPU current.
     fn lane(&mut self, lane: usize) -> Result<&mut Lane, RankError> {
         let lanes = self.lanes.len();
-        let lane = self.lanes.get_mut(lane).ok_or_else(|| RankError::Refused {
-            call: "lane".to_owned(),
-            code: "out of range".to_owned(),
-            message: format!("lane {lane} of {lanes}"),
-        })?;
+        let lane = self
+            .lanes
+            .get_mut(lane)
+            .ok_or_else(|| refused("lane", "out of range", format!("lane {lane} of {lanes}")))?;
         lane.device.context.activate()?;
         Ok(lane)
     }
@@ -121,158 +82,98 @@ impl NcclStation {
         Ok(())
     }
 
-    /// Makes the program of some calls: arguments checked, reductions made, addresses computed.
-    fn compile(&mut self, calls: &[Call<'_>]) -> Result<Program, RankError> {
-        let mut phases = Vec::with_capacity(calls.len());
-        let mut handles = Vec::with_capacity(calls.len());
-        for call in calls {
-            let (own, at) = self.compile_one(call)?;
-            phases.push(own);
-            handles.push(at);
+    fn prepare_lanes(&mut self, need: &Need) -> Result<(), RankError> {
+        registration::supported(&self.library, need)?;
+        let mut fit = self.lanes.iter().all(|lane| lane.buffers.fit(need));
+        if registration::is_collective(need.registration) {
+            // Whoever has to register can do so only with all others.
+            fit = self.peers.all(fit);
         }
-        Ok(Program { keys: calls.iter().map(Key::of).collect(), groups: program::together(&phases), handles })
+        if !fit {
+            self.poll()?;
+            let made = self.make_buffers(need);
+            if made.is_err() {
+                // What is half registered must not pass for whole by its size.
+                for lane in 0..self.lanes.len() {
+                    let _ = self.lane(lane).and_then(Lane::release);
+                }
+            }
+            made?;
+        }
+        (0..self.lanes.len()).try_for_each(|lane| self.lane(lane)?.place(need))
     }
 
-    fn compile_one(&mut self, call: &Call<'_>) -> Result<(Vec<Phase>, Vec<Handles>), RankError> {
-        let Call { case, workload, placement, plan, base } = call;
-        let refused = |message: String| RankError::Refused {
-            call: case.primitive.name().to_owned(),
-            code: "refused".to_owned(),
-            message,
-        };
-        if workload.ranks != self.size {
-            return Err(refused(format!(
-                "the case is for {} ranks, the communicator has {}",
-                workload.ranks, self.size
-            )));
-        }
-        if plan.dtype() != workload.dtype {
-            return Err(refused(format!("the plan is for {}, the case for {}", plan.dtype(), workload.dtype)));
-        }
-        let unit = case.primitive.unit();
-        if let Some(reason) = unit.refuses(workload.ranks) {
-            return Err(refused(reason));
-        }
-        if matches!(workload.dtype, DType::F8e4m3 | DType::F8e5m2) {
-            self.library.require(&format!("dtype {}", workload.dtype), Version::FLOAT8)?;
-        }
-
-        let none = || refused("there is no in-place form".to_owned());
-        for lane in &self.lanes {
-            let needed = program::extent(unit, workload, *placement, lane.rank).ok_or_else(none)?;
-            for (which, bytes) in [(Buffer::Send, needed.send), (Buffer::Recv, needed.recv)] {
-                let buffer = lane.buffer(which);
-                if bytes > 0 && buffer.stretch(*base, 0, bytes, 1).is_none() {
-                    return Err(lane::outside(case.primitive.name(), *base, bytes, 1, buffer));
+    fn make_buffers(&mut self, need: &Need) -> Result<(), RankError> {
+        let allocated = (0..self.lanes.len()).try_for_each(|lane| self.lane(lane)?.allocate(need));
+        match need.registration {
+            Registration::None => allocated,
+            Registration::Local => {
+                allocated?;
+                (0..self.lanes.len()).try_for_each(|lane| registration::local(self.lane(lane)?))
+            }
+            Registration::Window | Registration::SharedWindows => {
+                // All go on or none: registering waits for every rank.
+                let all = self.peers.all(allocated.is_ok());
+                allocated?;
+                if !all {
+                    return Err(RankError::Aborted);
                 }
+                registration::windows(&self.library, &self.peers, &mut self.lanes)
             }
         }
-
-        let native = Native {
-            alltoall: self.library.api.alltoall.is_some(),
-            gather: self.library.api.gather.is_some(),
-            scatter: self.library.api.scatter.is_some(),
-        };
-        let sites: Vec<_> = self.lanes.iter().map(|lane| lane.site().moved(*base)).collect();
-        let phases = program::compile(case.primitive, workload, *placement, native, &sites).ok_or_else(none)?;
-        let mut handles = Vec::new();
-        for lane in &mut self.lanes {
-            handles.push(Handles {
-                data_type: api::data_type(workload.dtype),
-                reduction: lane.communicator.reduction(case.op, plan)?,
-                communicator: lane.communicator.raw(),
-                stream: lane.stream.raw(),
-            });
-        }
-        Ok((phases, handles))
     }
 
-    /// Issues all groups. Nothing here allocates unless a call fails.
-    fn issue(&self, program: &Program) -> Result<(), RankError> {
-        let api = &self.library.api;
-        let mut unfinished = false;
-        for group in &program.groups {
-            if group.grouped {
-                // SAFETY: takes nothing.
-                self.library.check("ncclGroupStart", unsafe { (api.group_start)() })?;
+    /// Ends a recording that has failed or is not wanted any more.
+    fn stop_recording(&mut self) {
+        if std::mem::take(&mut self.recording) {
+            for lane in &self.lanes {
+                let _ = lane.device.context.activate();
+                let _ = lane.stream.recorded();
             }
-            let mut issued = Ok(());
-            for (call, lane, step) in &group.steps {
-                issued = self.step(program, *call, *lane, step).map(|code| unfinished |= code == api::IN_PROGRESS);
-                if issued.is_err() {
-                    break;
-                }
-            }
-            if group.grouped {
-                // SAFETY: the group was opened above. It is closed after a failure too: NCCL then drops what was queued.
-                let code = unsafe { (api.group_end)() };
-                unfinished |= code == api::IN_PROGRESS;
-                if issued.is_ok() && code != api::SUCCESS && code != api::IN_PROGRESS {
-                    issued = Err(self.library.failure("ncclGroupEnd", code));
-                }
-            }
-            issued?;
-            if unfinished {
-                for lane in &self.lanes {
-                    lane.communicator.settle("a nonblocking launch")?;
-                }
-            }
+        }
+    }
+
+    fn record_lanes(&mut self) -> Result<(), RankError> {
+        if self.recording {
+            return Err(refused("begin_capture", "out of order", "a recording is under way".to_owned()));
+        }
+        self.graphs.clear();
+        self.recording = true;
+        (0..self.lanes.len()).try_for_each(|lane| Ok(self.lane(lane)?.stream.record()?))
+    }
+
+    fn instantiate(&mut self) -> Result<(), RankError> {
+        if !std::mem::take(&mut self.recording) {
+            return Err(refused("end_capture", "out of order", "nothing is recorded".to_owned()));
+        }
+        // All are ended before any failure is returned.
+        let ended: Vec<_> = self
+            .lanes
+            .iter()
+            .map(|lane| {
+                let _ = lane.device.context.activate();
+                lane.stream.recorded()
+            })
+            .collect();
+        for (lane, recorded) in self.lanes.iter().zip(ended) {
+            lane.device.context.activate()?;
+            self.graphs.push(recorded?.instantiate()?);
         }
         Ok(())
     }
 
-    /// Issues one step.
-    #[inline]
-    fn step(&self, program: &Program, call: usize, lane: usize, step: &Step) -> Result<Code, RankError> {
-        let at = program.handles.get(call).and_then(|lanes| lanes.get(lane));
-        let (Some(at), Some(own)) = (at, self.lanes.get(lane)) else { return Ok(api::SUCCESS) };
-        let Handles { data_type: t, reduction: op, communicator: comm, stream } = *at;
-        let api = &self.library.api;
-        let input = |address: u64| address as *const c_void;
-        let output = |address: u64| address as *mut c_void;
-        // SAFETY: compiling has found that what each rank passes and gets lies in its buffers. They, the stream and the
-        // communicator live until the station is dropped, and a buffer that moves takes the program with it.
-        let (call, code) = unsafe {
-            match *step {
-                Step::AllReduce { send, recv, count } => {
-                    ("ncclAllReduce", (api.all_reduce)(input(send), output(recv), count, t, op, comm, stream))
-                }
-                Step::Broadcast { send, recv, count, root } => {
-                    ("ncclBroadcast", (api.broadcast)(input(send), output(recv), count, t, root, comm, stream))
-                }
-                Step::Reduce { send, recv, count, root } => {
-                    ("ncclReduce", (api.reduce)(input(send), output(recv), count, t, op, root, comm, stream))
-                }
-                Step::AllGather { send, recv, count } => {
-                    ("ncclAllGather", (api.all_gather)(input(send), output(recv), count, t, comm, stream))
-                }
-                Step::ReduceScatter { send, recv, count } => {
-                    ("ncclReduceScatter", (api.reduce_scatter)(input(send), output(recv), count, t, op, comm, stream))
-                }
-                Step::Alltoall { send, recv, count } => match api.alltoall {
-                    Some(alltoall) => ("ncclAlltoAll", alltoall(input(send), output(recv), count, t, comm, stream)),
-                    None => return Err(absent("ncclAlltoAll")),
-                },
-                Step::Gather { send, recv, count, root } => match api.gather {
-                    Some(gather) => ("ncclGather", gather(input(send), output(recv), count, t, root, comm, stream)),
-                    None => return Err(absent("ncclGather")),
-                },
-                Step::Scatter { send, recv, count, root } => match api.scatter {
-                    Some(scatter) => ("ncclScatter", scatter(input(send), output(recv), count, t, root, comm, stream)),
-                    None => return Err(absent("ncclScatter")),
-                },
-                Step::Send { from, count, peer } => ("ncclSend", (api.send)(input(from), count, t, peer, comm, stream)),
-                Step::Recv { to, count, peer } => ("ncclRecv", (api.recv)(output(to), count, t, peer, comm, stream)),
-                Step::Copy { from, to, bytes } => {
-                    if self.spread {
-                        own.device.context.activate()?;
-                    }
-                    own.stream.copy(to, from, bytes)?;
-                    return Ok(api::SUCCESS);
-                }
+    fn replay_lanes(&mut self) -> Result<(), RankError> {
+        if self.recording || self.graphs.len() != self.lanes.len() {
+            return Err(refused("replay", "out of order", "nothing has been recorded to the end".to_owned()));
+        }
+        for (lane, graph) in self.lanes.iter().zip(&self.graphs) {
+            if self.spread {
+                lane.device.context.activate()?;
             }
-        };
-        if code == api::SUCCESS || code == api::IN_PROGRESS { Ok(code) } else { Err(self.library.failure(call, code)) }
+            // SAFETY: graphs go before the lane's buffers are changed and its communicator is closed.
+            unsafe { graph.launch(&lane.stream)? };
+        }
+        Ok(())
     }
 
     /// Polls until all lanes are idle, looking now and then whether they can still become so.
@@ -298,7 +199,7 @@ impl NcclStation {
         for lane in &self.lanes {
             lane.communicator.check_async()?;
         }
-        if self.lost.load(Ordering::Relaxed) { Err(RankError::Aborted) } else { Ok(()) }
+        if self.peers.lost() { Err(RankError::Aborted) } else { Ok(()) }
     }
 
     /// Whether all work is done before patience ends.
@@ -330,12 +231,11 @@ impl Station for NcclStation {
     }
 
     fn prepare(&mut self, need: &Need) -> Result<(), RankError> {
-        if need.memory != Memory::Device || need.registration != Registration::None {
-            return Err(RankError::Unsupported("buffers of NCCL's are not had yet".to_owned()));
-        }
-        // Buffers may move, and a program holds their addresses.
-        self.program = None;
-        let prepared = (0..self.lanes.len()).try_for_each(|lane| self.lane(lane)?.prepare(need));
+        // Buffers may move, and both hold their addresses.
+        self.ready = None;
+        self.stop_recording();
+        self.graphs.clear();
+        let prepared = self.prepare_lanes(need);
         self.note(prepared)
     }
 
@@ -370,15 +270,16 @@ impl Station for NcclStation {
     }
 
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
-        if self.program.as_ref().is_none_or(|program| !program.is_of(calls)) {
-            self.program = None;
-            let compiled = self.compile(calls);
-            self.program = Some(self.note(compiled)?);
+        if self.ready.as_ref().is_none_or(|ready| !ready.is_of(calls, &self.lanes)) {
+            self.ready = None;
+            let compiled = Launch::compile(&self.library, self.size, &mut self.lanes, calls);
+            self.ready = Some(self.note(compiled)?);
         }
-        let issued = self.program.as_ref().map_or(Ok(()), |program| self.issue(program));
+        let issued = self.ready.as_ref().map_or(Ok(()), |ready| ready.issue(&self.library, &self.peers, &self.lanes));
         self.note(issued)
     }
 
+    /// The kernels have no form that lets go before its end, so what follows begins as it does behind [`Station::fill`].
     fn fill_early(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
         self.fill(lane, region)
     }
@@ -389,15 +290,18 @@ impl Station for NcclStation {
     }
 
     fn begin_capture(&mut self) -> Result<(), RankError> {
-        Err(RankError::Unsupported("graphs are not had yet".to_owned()))
+        let begun = self.record_lanes();
+        self.note(begun)
     }
 
     fn end_capture(&mut self) -> Result<(), RankError> {
-        Err(RankError::Unsupported("graphs are not had yet".to_owned()))
+        let ended = self.instantiate();
+        self.note(ended)
     }
 
     fn replay(&mut self) -> Result<(), RankError> {
-        Err(RankError::Unsupported("graphs are not had yet".to_owned()))
+        let queued = self.replay_lanes();
+        self.note(queued)
     }
 
     fn mark(&mut self) -> Result<(), RankError> {
@@ -425,10 +329,13 @@ impl Station for NcclStation {
 
 impl Drop for NcclStation {
     fn drop(&mut self) {
-        let abort = self.lost.load(Ordering::Relaxed) || !self.drained();
+        self.stop_recording();
+        let abort = self.peers.lost() || !self.drained();
         if abort {
-            self.lost.store(true, Ordering::Relaxed);
+            self.peers.lose();
         }
+        // Graphs first: NCCL keeps a communicator until those that hold launches of it are gone.
+        self.graphs.clear();
         // All communicators before any buffer: one rank's kernel may still read another's.
         for lane in &mut self.lanes {
             // Without its GPU current NCCL still takes the communicator down.
@@ -438,8 +345,6 @@ impl Drop for NcclStation {
     }
 }
 
-/// Programs have native steps only where the library has the function, so this is never seen.
-#[cold]
-fn absent(call: &str) -> RankError {
-    RankError::Unsupported(format!("the loaded NCCL has no {call}"))
+fn refused(call: &str, code: &str, message: String) -> RankError {
+    RankError::Refused { call: call.to_owned(), code: code.to_owned(), message }
 }

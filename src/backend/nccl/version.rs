@@ -19,6 +19,14 @@ impl Version {
     pub const OLDEST: Version = Version::new(2, 19, 0);
     /// `ncclFloat8e4m3` and `ncclFloat8e5m2`.
     pub const FLOAT8: Version = Version::new(2, 24, 3);
+    /// `ncclConfig_t::CTAPolicy`.
+    pub const CTA_POLICY: Version = Version::new(2, 27, 3);
+    /// `NCCL_CTA_POLICY_ZERO`.
+    pub const CTA_POLICY_ZERO: Version = Version::new(2, 28, 3);
+    /// `ncclCommWindowRegister`.
+    pub const WINDOWS: Version = Version::new(2, 27, 3);
+    /// Windows that share an allocation: before, taking back one of them unmaps the others.
+    pub const SHARED_WINDOWS: Version = Version::new(2, 28, 3);
     /// `NCCL_MULTI_RANK_GPU_ENABLE`.
     pub const SHARED_GPU: Version = Version::new(2, 30, 3);
 

@@ -19,7 +19,6 @@ pub fn free_memory() -> Result<u64> {
 #[derive(Debug)]
 pub struct DeviceMemory {
     address: u64,
-    length: usize,
 }
 
 impl DeviceMemory {
@@ -28,17 +27,12 @@ impl DeviceMemory {
         let length = length.max(1);
         // SAFETY: the pointer is good for one address.
         let address = out("cuMemAlloc", |p| unsafe { sys::cuMemAlloc_v2(p, length) })?;
-        Ok(DeviceMemory { address, length })
+        Ok(DeviceMemory { address })
     }
 
     /// Its first byte.
     pub fn address(&self) -> u64 {
         self.address
-    }
-
-    /// Bytes.
-    pub fn length(&self) -> usize {
-        self.length
     }
 }
 

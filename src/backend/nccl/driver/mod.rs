@@ -4,6 +4,7 @@
 //! is reached through what it returns. Result codes are compared and numbered, never formatted by cudarc: that too calls
 //! into libcuda, and newer drivers have codes that its enum does not.
 
+mod graph;
 mod memory;
 mod module;
 mod stream;
@@ -19,6 +20,7 @@ use cudarc::driver::sys::{self, CUdevice_P2PAttribute as P2p, CUdevice_attribute
 use super::environment::cuda_version;
 use crate::backend::RankError;
 
+pub use graph::Graph;
 pub use memory::{DeviceMemory, Pinned, free_memory};
 pub use module::{Kernel, Module};
 pub use stream::{Event, Stream};

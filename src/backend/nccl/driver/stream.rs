@@ -28,6 +28,11 @@ impl Stream {
         self.0.cast()
     }
 
+    /// As the driver takes it.
+    pub(super) fn handle(&self) -> sys::CUstream {
+        self.0
+    }
+
     /// Whether everything queued is done.
     pub fn idle(&self) -> Result<bool> {
         // SAFETY: the stream lives.

@@ -1,0 +1,187 @@
+//! Making communicators: all ranks of a process at once, as a case wants them.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+
+use super::api::{self, Code, Comm, Config};
+use super::communicator::Communicator;
+use super::device::Device;
+use super::library::Library;
+use super::version::Version;
+use crate::backend::{Making, RankError};
+
+/// Why this library cannot make such communicators.
+pub fn supported(library: &Library, making: &Making) -> Result<(), RankError> {
+    requirement(making).map_or(Ok(()), |(what, since)| library.require(what, since))
+}
+
+/// What a making needs, and the first NCCL that has it.
+const fn requirement(making: &Making) -> Option<(&'static str, Version)> {
+    match making.cta_policy {
+        Some(0) => Some(("CTA policy 0", Version::CTA_POLICY)),
+        Some(1) => Some(("CTA policy 1", Version::CTA_POLICY)),
+        Some(_) => Some(("CTA policy 2", Version::CTA_POLICY_ZERO)),
+        // Nonblocking communicators and splits are as old as the oldest NCCL that is driven.
+        None => None,
+    }
+}
+
+/// Which rank's place each rank takes where devices are permuted: the order is reversed, so that on more than one GPU no
+/// two neighbours keep theirs. `ordinals` are the GPUs by rank; nothing where there is only one.
+pub fn permutation(ordinals: &[u32]) -> Option<Vec<usize>> {
+    let first = ordinals.first()?;
+    ordinals.iter().any(|ordinal| ordinal != first).then(|| (0..ordinals.len()).rev().collect())
+}
+
+/// Makes the communicators of all ranks, `devices[rank]` being each one's GPU, in groups of this thread.
+pub fn communicators(
+    library: &Arc<Library>,
+    devices: &[Arc<Device>],
+    making: &Making,
+) -> Result<Vec<Communicator>, RankError> {
+    supported(library, making)?;
+    let mut config = Config::new();
+    if let Some(policy) = making.cta_policy {
+        config = config.cta_policy(c_int::try_from(policy).unwrap_or(c_int::MAX));
+    }
+    if making.nonblocking {
+        config = config.nonblocking();
+    }
+    let id = library.unique_id()?;
+    let ranks = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
+    let call = "ncclCommInitRankConfig";
+    let handles = in_group(library, call, devices, |rank, handle| {
+        // SAFETY: `handle` is good for one handle until the group has ended; `config` is initialised.
+        unsafe { (library.api.comm_init_rank_config)(handle, ranks, id, rank, &mut config) }
+    })?;
+    let made = owned(library, &handles);
+    let made = settled(made, call, ranks)?;
+    if making.split { split(library, devices, made) } else { Ok(made) }
+}
+
+/// Splits off communicators of the same ranks in the same order, which keep their parents alive.
+fn split(
+    library: &Arc<Library>,
+    devices: &[Arc<Device>],
+    parents: Vec<Communicator>,
+) -> Result<Vec<Communicator>, RankError> {
+    let ranks = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
+    let call = "ncclCommSplit";
+    let raw: Vec<Comm> = parents.iter().map(Communicator::raw).collect();
+    let children = in_group(library, call, devices, |rank, handle| {
+        let parent = usize::try_from(rank).ok().and_then(|rank| raw.get(rank)).copied().unwrap_or(ptr::null_mut());
+        // SAFETY: the parent is live, and `handle` good for one handle until parents have settled. No configuration: the
+        // child takes its parent's.
+        unsafe { (library.api.comm_split)(parent, 0, rank, handle, ptr::null_mut()) }
+    })
+    .and_then(|handles| {
+        // A nonblocking parent says when its child is there; only then is the child's handle written.
+        match parents.iter().try_for_each(|parent| parent.settle(call)) {
+            Ok(()) => settled(owned(library, &handles), call, ranks),
+            Err(e) => {
+                Box::leak(handles.0); // NCCL may still be writing
+                Err(e)
+            }
+        }
+    });
+    match children {
+        Ok(children) => {
+            Ok(children.into_iter().zip(parents).map(|(child, parent)| child.descend_from(parent)).collect())
+        }
+        Err(e) => {
+            parents.into_iter().for_each(|mut parent| parent.close(true));
+            Err(e)
+        }
+    }
+}
+
+/// Handles that NCCL writes to, some of them when their group or even a thread of NCCL's ends.
+struct Handles(Box<[Comm]>);
+
+impl Handles {
+    fn read(&self) -> Vec<Comm> {
+        // SAFETY: the elements live. Volatile: another thread may have written them since they were passed on.
+        self.0.iter().map(|handle| unsafe { ptr::read_volatile(handle) }).collect()
+    }
+}
+
+/// Makes one call for each rank, with its GPU current and a place for its handle, in one group.
+fn in_group(
+    library: &Library,
+    call: &str,
+    devices: &[Arc<Device>],
+    mut make: impl FnMut(c_int, *mut Comm) -> Code,
+) -> Result<Handles, RankError> {
+    let api = &library.api;
+    let mut handles = Handles(vec![ptr::null_mut(); devices.len()].into_boxed_slice());
+    let first = handles.0.as_mut_ptr();
+    // SAFETY: takes nothing.
+    library.check("ncclGroupStart", unsafe { (api.group_start)() })?;
+    let mut failure = None;
+    for (index, device) in devices.iter().enumerate() {
+        if let Err(e) = device.context.activate() {
+            failure = Some(e.into());
+            break;
+        }
+        let code = make(c_int::try_from(index).unwrap_or(c_int::MAX), first.wrapping_add(index));
+        if code != api::SUCCESS && code != api::IN_PROGRESS {
+            failure = Some(library.failure(call, code));
+            break;
+        }
+    }
+    // SAFETY: the group was opened above.
+    let end = unsafe { (api.group_end)() };
+    // After a failure NCCL has taken the communicators down itself.
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if end != api::IN_PROGRESS {
+        library.check("ncclGroupEnd", end)?;
+    }
+    Ok(handles)
+}
+
+fn owned(library: &Arc<Library>, handles: &Handles) -> Vec<Communicator> {
+    (0..).zip(handles.read()).map(|(rank, raw)| Communicator::new(library, raw, rank)).collect()
+}
+
+/// Waits for all of them, and looks whether they are what was asked for; none is left where one is not.
+fn settled(mut made: Vec<Communicator>, call: &str, ranks: c_int) -> Result<Vec<Communicator>, RankError> {
+    let checked = made.iter().try_for_each(|communicator| {
+        communicator.settle(call)?;
+        communicator.expect(ranks)
+    });
+    match checked {
+        Ok(()) => Ok(made),
+        Err(e) => {
+            made.iter_mut().for_each(|communicator| communicator.close(true));
+            Err(e)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cta_policy_needs_the_nccl_that_brought_it_and_all_else_needs_none() {
+        let since = |cta_policy| requirement(&Making { cta_policy, ..Making::default() }).map(|(_, since)| since);
+        assert_eq!(since(None), None);
+        assert_eq!(since(Some(0)), Some(Version::new(2, 27, 3)));
+        assert_eq!(since(Some(1)), Some(Version::new(2, 27, 3)));
+        assert_eq!(since(Some(2)), Some(Version::new(2, 28, 3)));
+        let others = Making { cta_policy: None, permuted: true, split: true, nonblocking: true };
+        assert_eq!(requirement(&others), None);
+    }
+
+    #[test]
+    fn permuted_ranks_take_the_gpus_in_reverse_and_need_two() {
+        assert_eq!(permutation(&[0, 1, 2]), Some(vec![2, 1, 0]));
+        assert_eq!(permutation(&[0, 0, 1]), Some(vec![2, 1, 0]));
+        assert_eq!(permutation(&[0, 0]), None);
+        assert_eq!(permutation(&[0]), None);
+        assert_eq!(permutation(&[]), None);
+    }
+}
