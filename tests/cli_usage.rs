@@ -56,7 +56,7 @@ fn unknown_names_are_answered_by_the_known_ones() {
         (["list", "--dtype", "float7"], "known are int8, uint8, int32, uint32, int64, uint64, half, float, double"),
         (["list", "--op", "add"], "known are sum, prod, min, max, avg, mulsum, none"),
         (["list", "--primitive", "allreduce"], "known are all_reduce, all_gather"),
-        (["list", "--suite", "smok"], "known are smoke, acceptance"),
+        (["list", "--suite", "smok"], "known are smoke, acceptance, stress"),
         (["run", "--backend", "gpu"], "[possible values: auto, host, nccl]"),
         (["run", "--format", "xml"], "[possible values: pretty, terse, json]"),
         (["run", "--layout", "fibres"], "[possible values: threads, processes]"),

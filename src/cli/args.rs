@@ -69,7 +69,7 @@ pub struct SelectionArgs {
     #[arg(value_name = "FILTER")]
     pub filters: Vec<String>,
 
-    /// A suite by name (smoke, acceptance) or a TOML file
+    /// A suite by name (smoke, acceptance, stress) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke", env = "COLLCHECK_SUITE")]
     pub suite: String,
 

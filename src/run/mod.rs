@@ -1,6 +1,6 @@
 //! The one engine: plan -> events.
 
-mod assemble;
+pub mod assemble;
 pub mod engine;
 pub mod event;
 mod known;

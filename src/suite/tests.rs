@@ -72,13 +72,38 @@ fn the_acceptance_suite_is_the_whole_matrix_and_is_there_at_once() {
 }
 
 #[test]
-fn the_smoke_suite_has_every_primitive_op_and_dtype_and_all_variants() {
+fn the_smoke_suite_has_every_primitive_op_and_dtype_with_roots_and_odd_counts() {
     let cases = Suite::find("smoke").expect("embedded").cases(&SizeOverride::default()).expect("not too many");
     let matrix: HashSet<_> = cases.iter().map(|c| (c.primitive, c.op, c.dtype)).collect();
     assert_eq!(matrix.len(), (3 * 6 + 8) * 12);
     let variants: HashSet<_> = cases.iter().flat_map(|c| c.variants.clone()).collect();
     assert_eq!(variants, HashSet::from([Variant::Root(1), Variant::Odd]));
     assert!(cases.iter().all(|c| c.size <= Bytes(1 << 20)));
+}
+
+#[test]
+fn the_stress_suite_has_every_way_of_launching_on_every_primitive_and_ends_in_reasonable_time() {
+    use crate::case::Variant::*;
+    let cases = Suite::find("stress").expect("embedded").cases(&SizeOverride::default()).expect("not too many");
+    assert!((500..1500).contains(&cases.len()), "{}", cases.len());
+    for primitive in Primitive::ALL {
+        let has = |variants: &[Variant]| {
+            cases.iter().any(|c| c.primitive == primitive && variants.iter().all(|v| c.variants.contains(v)))
+        };
+        for way in [&[Graph][..], &[Agg], &[AggMixed], &[Sync], &[Pipeline], &[Pipeline, Graph], &[Agg, Graph]] {
+            assert!(has(way), "{primitive} {way:?}");
+        }
+        for with in [Uneven, Early, Overwrite, Unaligned(1), NcclMemory, Registered, Window, Windows] {
+            assert!(has(&[Pipeline, with]), "{primitive} {with}");
+        }
+        assert!(!primitive.rounds_counts() || has(&[Pipeline, Odd]), "{primitive}");
+        assert!(!primitive.unit().rooted() || [1, 2, 3, 7].into_iter().all(|root| has(&[Root(root)])), "{primitive}");
+    }
+    let pipelines: Vec<&Case> = cases.iter().filter(|c| c.variants == [Pipeline]).collect();
+    let reductions: HashSet<_> = pipelines.iter().map(|c| (c.primitive, c.op)).collect();
+    assert_eq!(reductions.len(), 3 * 6 + 8);
+    let dtypes: HashSet<_> = pipelines.iter().map(|c| (c.primitive, c.dtype)).collect();
+    assert_eq!(dtypes.len(), 11 * 12);
 }
 
 #[test]
