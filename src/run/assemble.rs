@@ -117,14 +117,9 @@ fn place(m: &Measured) -> String {
 fn wrong_line(p: &PlacementResult, measured: &[(u32, &Measured)]) -> Option<String> {
     let wrong = p.wrong.filter(|w| *w > 0)?;
     let (_, m) = measured.iter().find(|(_, m)| m.output.as_ref().is_some_and(|v| v.wrong > 0))?;
-    let mut line = format!("{}: {wrong} wrong element{}", place(m), if wrong == 1 { "" } else { "s" });
-    if let Some(f) = &p.first_wrong {
-        line += &format!(", first on rank {} at index {}: expected {}, got {}", f.rank, f.index, f.expected, f.actual);
-        if !f.explanation.is_empty() {
-            line += &format!("; {}", f.explanation);
-        }
-    }
-    Some(line)
+    let rank =
+        p.first_wrong.as_ref().map_or(String::new(), |f| format!(", first on rank {} at index {}", f.rank, f.index));
+    Some(format!("{}: {wrong} wrong element{}{rank}", place(m), if wrong == 1 { "" } else { "s" }))
 }
 
 /// Damage beside the output: a send buffer, an untouched region or a guard zone that was written to.

@@ -8,15 +8,15 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use super::assemble::{assemble, frame};
 use super::event::{Consumer, Event};
+use super::explain::explain;
 use super::launches::combine;
 use super::plan::RunPlan;
 use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
 use crate::fleet::footprint;
-use crate::fleet::protocol::{Measured, Request};
+use crate::fleet::protocol::Request;
 use crate::fleet::team::Team;
-use crate::oracle::Plan;
 use crate::reference::{Observed, References, Subject, missing_reference};
 
 /// How a run ended.
@@ -271,12 +271,4 @@ impl Session {
             result.message = message;
         }
     }
-}
-
-fn explain(request: &Request, rank: u32, measured: &Measured) -> String {
-    let case = &request.case;
-    let Some(epoch) = measured.occasion.epoch else { return String::new() };
-    let _plan = Plan::new(request.seed, case.primitive, case.op, measured.occasion.dtype, request.ranks, epoch);
-    let _ = rank;
-    String::new()
 }

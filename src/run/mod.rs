@@ -3,6 +3,7 @@
 pub mod assemble;
 pub mod engine;
 pub mod event;
+mod explain;
 mod known;
 mod launches;
 pub mod plan;
