@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
+use super::Forced;
+
 /// One departure from the plain case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -14,6 +16,8 @@ pub enum Variant {
     Root(u32),
     /// Counts of gather-like primitives are not rounded down to 16 bytes.
     Odd,
+    /// NCCL must take this path.
+    Path(Forced),
 }
 
 impl fmt::Display for Variant {
@@ -21,13 +25,14 @@ impl fmt::Display for Variant {
         match self {
             Variant::Root(rank) => write!(f, "root{rank}"),
             Variant::Odd => f.write_str("odd"),
+            Variant::Path(forced) => forced.fmt(f),
         }
     }
 }
 
 /// A name suffix that no variant has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown variant {0:?}; known are rootN (as root3) and odd")]
+#[error("unknown variant {0:?}; known are rootN (as root3), odd, and paths as ring, ll128 or sym-agxll_r")]
 pub struct UnknownVariant(String);
 
 impl FromStr for Variant {
@@ -38,6 +43,9 @@ impl FromStr for Variant {
             && let Ok(rank) = rank.parse()
         {
             return Ok(Variant::Root(rank));
+        }
+        if let Ok(forced) = s.parse() {
+            return Ok(Variant::Path(forced));
         }
         match s {
             "odd" => Ok(Variant::Odd),

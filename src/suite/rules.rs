@@ -1,6 +1,6 @@
 //! Which variants a primitive can have, so that no name promises a test that does not exist.
 
-use crate::case::{Case, DType, Primitive, Variant, Workload};
+use crate::case::{Case, DType, Forced, Primitive, Variant, Workload};
 
 /// Why a case with these variants would not be the case that its name says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +14,12 @@ pub enum Misfit {
     /// More than one root.
     #[error("{0} and {1} are two roots, expected one")]
     TwoRoots(Variant, Variant),
+    /// A path that NCCL does not have there.
+    #[error("{1} does not apply to {0}: {2}")]
+    NoPath(Primitive, Variant, &'static str),
+    /// Paths that no launch can take together.
+    #[error("{0} and {1} cannot be had in one case")]
+    TwoPaths(Forced, Forced),
 }
 
 /// Variants as names hold them: sorted, each once, without `root0`, which is the plain case.
@@ -21,6 +27,13 @@ pub fn canonical_variants(variants: &[Variant]) -> Result<Vec<Variant>, Misfit> 
     let mut sorted: Vec<Variant> = variants.iter().copied().filter(|v| *v != Variant::Root(0)).collect();
     sorted.sort_unstable();
     sorted.dedup();
+    let paths: Vec<Forced> =
+        sorted.iter().filter_map(|v| if let Variant::Path(p) = v { Some(*p) } else { None }).collect();
+    let both =
+        paths.iter().enumerate().find_map(|(i, a)| Some((a, paths.iter().skip(i + 1).find(|b| a.excludes(**b))?)));
+    if let Some((one, two)) = both {
+        return Err(Misfit::TwoPaths(*one, *two));
+    }
     let mut roots = sorted.iter().filter(|v| matches!(v, Variant::Root(_)));
     match (roots.next(), roots.next()) {
         (Some(one), Some(two)) => Err(Misfit::TwoRoots(*one, *two)),
@@ -34,6 +47,9 @@ pub fn applies(variant: Variant, primitive: Primitive) -> Result<(), Misfit> {
         Variant::Root(_) if !primitive.unit().rooted() => Err(Misfit::NoRoot(primitive, variant)),
         Variant::Odd if !rounds_counts(primitive) => Err(Misfit::NoBlocks(primitive, variant)),
         Variant::Root(_) | Variant::Odd => Ok(()),
+        Variant::Path(forced) => {
+            forced.misfit(primitive).map_or(Ok(()), |why| Err(Misfit::NoPath(primitive, variant, why)))
+        }
     }
 }
 
