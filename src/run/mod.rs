@@ -5,5 +5,6 @@ pub mod engine;
 pub mod event;
 mod known;
 mod launches;
+pub mod path;
 pub mod plan;
 pub mod result;
