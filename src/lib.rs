@@ -3,6 +3,7 @@
 pub mod backend;
 pub mod case;
 pub mod cli;
+pub mod evidence;
 pub mod fleet;
 pub mod kernels;
 pub mod measure;

@@ -5,7 +5,7 @@ pub mod nccl;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Case, DType, Variant, Workload};
+use crate::case::{Case, DType, Forced, Variant, Workload};
 use crate::oracle::Plan;
 
 /// Bytes of guard zone before and after every buffer. A multiple of any alignment that matters.
@@ -265,6 +265,8 @@ impl Need {
                 Variant::Registered => need.registration = Registration::Local,
                 Variant::Window => need.registration = Registration::Window,
                 Variant::Windows => need.registration = Registration::SharedWindows,
+                // symmetric kernels run on nothing else
+                Variant::Path(Forced::Symmetric(_)) => need.registration = Registration::Window,
                 _ => {}
             }
         }

@@ -1,6 +1,7 @@
 //! What can be asked of a machine: one case per primitive x op x dtype x size, and its name.
 
 mod dtype;
+mod forced;
 mod op;
 pub mod primitive;
 mod size;
@@ -11,6 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use dtype::{DType, FloatFormat, Kind};
+pub use forced::{Forced, NotForced, Symmetric};
 pub use op::Op;
 pub use primitive::{Primitive, Workload};
 pub use size::{BadSize, Bytes};
@@ -60,6 +62,12 @@ impl Case {
             _ => None,
         });
         root.unwrap_or(0)
+    }
+
+    /// The path that NCCL must take; empty where it is NCCL's choice.
+    pub fn forced(&self) -> Vec<Forced> {
+        let forced = |v: &Variant| if let Variant::Path(forced) = v { Some(*forced) } else { None };
+        self.variants.iter().filter_map(forced).collect()
     }
 
     /// What `ranks` ranks do in this case.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-use super::{DType, Op, Primitive};
+use super::{DType, Forced, Op, Primitive};
 
 /// One departure from the plain case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,6 +59,8 @@ pub enum Variant {
     OddScalars,
     /// Inputs hold NaN, infinities, negative zero, subnormals, and sums that overflow.
     Special,
+    /// NCCL must take this path.
+    Path(Forced),
 }
 
 use Variant::*;
@@ -98,6 +100,7 @@ impl Variant {
             Odd if !primitive.rounds_counts() => Some("it does not round its counts"),
             DeviceScalars | OddScalars if op != Some(Op::Mulsum) => Some("only mulsum has scalars"),
             Special if dtype.float().is_none() || op.is_none() => Some("only reductions of floats have special values"),
+            Path(forced) => forced.misfit(primitive),
             Unaligned(0) => Some("no elements are no offset"),
             Cta(policy) if policy > 2 => Some("CTA policies are 0, 1 and 2"),
             _ => None,
@@ -113,7 +116,10 @@ impl Variant {
     }
 
     /// Whether both can be had in one case.
-    pub const fn excludes(self, other: Variant) -> bool {
+    pub fn excludes(self, other: Variant) -> bool {
+        if let (Path(one), Path(another)) = (self, other) {
+            return one.excludes(another);
+        }
         matches!(
             (self, other),
             (Root(_), Root(_))
@@ -139,6 +145,7 @@ impl fmt::Display for Variant {
             Root(rank) => write!(f, "root{rank}"),
             Unaligned(elements) => write!(f, "unaligned{elements}"),
             Cta(policy) => write!(f, "cta{policy}"),
+            Path(forced) => forced.fmt(f),
             plain => {
                 let spelling = SPELLINGS.iter().find(|(_, variant)| variant == plain).map_or("", |(name, _)| name);
                 f.write_str(spelling)
@@ -162,6 +169,9 @@ impl FromStr for Variant {
         if let Some((_, variant)) = SPELLINGS.iter().find(|(name, _)| *name == s) {
             return Ok(*variant);
         }
+        if let Ok(forced) = s.parse() {
+            return Ok(Path(forced));
+        }
         for (name, make) in NUMBERED {
             if let Some(number) = s.strip_prefix(name)
                 && let Ok(number) = number.parse::<u32>()
@@ -170,7 +180,10 @@ impl FromStr for Variant {
             }
         }
         let numbered = NUMBERED.iter().map(|(name, _)| format!("{name}N"));
-        let known: Vec<String> = numbered.chain(SPELLINGS.iter().map(|(name, _)| (*name).to_owned())).collect();
+        let known: Vec<String> = numbered
+            .chain(SPELLINGS.iter().map(|(name, _)| (*name).to_owned()))
+            .chain(["paths as ring, ll128 or sym-agxll_r".to_owned()])
+            .collect();
         Err(UnknownVariant { given: s.to_owned(), known: known.join(", ") })
     }
 }

@@ -69,7 +69,7 @@ pub struct SelectionArgs {
     #[arg(value_name = "FILTER")]
     pub filters: Vec<String>,
 
-    /// A suite by name (smoke, acceptance, stress) or a TOML file
+    /// A suite by name (smoke, acceptance, stress, paths) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke", env = "COLLCHECK_SUITE")]
     pub suite: String,
 
@@ -202,6 +202,10 @@ pub struct MeasureArgs {
     /// Stop after the first case that fails
     #[arg(long, env = "COLLCHECK_FAIL_FAST")]
     pub fail_fast: bool,
+
+    /// Tell which algorithm, protocol and channels NCCL took; its log costs a launch a microsecond or two
+    #[arg(long, env = "COLLCHECK_PATH")]
+    pub path: bool,
 
     /// Judge bandwidth by the ranges in this file; repeatable
     #[arg(long, value_name = "FILE", value_delimiter = ',', env = "COLLCHECK_REFERENCE")]

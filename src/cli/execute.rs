@@ -15,6 +15,7 @@ use crate::reference::References;
 use crate::report::{self, CannotWrite, csv::Csv, json::Json, junit::Junit, table::Table};
 use crate::run::engine::{self, Ended};
 use crate::run::event::Consumer;
+use crate::run::path;
 use crate::run::plan::{BackendChoice, Destination, Outputs, Run, RunPlan, Target};
 
 /// Ranks of the host backend where none are asked for.
@@ -35,6 +36,12 @@ pub fn as_tests(run: Run, arguments: Arguments) -> anyhow::Result<Exit> {
 }
 
 fn drive(run: Run, shown: Option<Box<dyn Consumer>>, harness: &Arguments) -> anyhow::Result<Exit> {
+    // NCCL reads its variables when it is loaded, so this comes first.
+    match path::needs_log(&run) {
+        Ok(true) => return Err(path::restart_with_log()),
+        Ok(false) => {}
+        Err(why) => eprintln!("warning: {why}"),
+    }
     // Everything that can be wrong about files is said before anything runs.
     let references = references(&run.plan.references)?;
     let (test, settings) = table_header(&run.plan);

@@ -12,17 +12,19 @@ use super::values::Choice;
 use super::{list, values};
 use crate::case::Case;
 use crate::report::Format;
+use crate::run::path::Relaunch;
 use crate::run::plan::{BackendChoice, Destination, Outputs, Run, RunPlan, Target};
 use crate::suite::{Selection, Settings, SizeOverride, Suite};
 
 /// Runs the command. Everything that can be wrong about its arguments is said before anything starts.
 pub fn main(args: RunArgs, command: &[OsString]) -> anyhow::Result<Exit> {
     let only_list = args.list;
-    let run = prepare(args, command)?;
+    let mut run = prepare(args, command)?;
     if only_list {
         list::print(&run.plan.cases)
     } else {
         let rerun = rerun(command.first(), &run);
+        run.plan.relaunch = relaunch(&rerun, &run);
         execute::on_terminal(run, rerun)
     }
 }
@@ -49,13 +51,30 @@ fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
     }
     option("-n", run.plan.iters.to_string());
     option("-w", run.plan.warmup.to_string());
+    let mut last = Vec::new();
+    if run.plan.path {
+        last.push("--path".to_owned());
+    }
     for file in &run.plan.references {
         option("--reference", file.display().to_string());
     }
     if let Some(t) = run.plan.tamper {
         option("--tamper", format!("{}:{}:{}", t.rank, t.index, t.bit));
     }
+    words.extend(last);
     words
+}
+
+/// What runs cases in the same way in a process of their own, which writes events; their names follow.
+fn relaunch(rerun: &[String], run: &Run) -> Option<Relaunch> {
+    let mut arguments: Vec<String> = rerun.iter().skip(1).cloned().collect();
+    let mut add = |words: &[&str]| arguments.extend(words.iter().map(|word| (*word).to_owned()));
+    add(&["--seed", &run.plan.seed.to_string()]);
+    if !run.plan.check {
+        add(&["--no-check"]);
+    }
+    add(&["--format", "json", "--exact"]);
+    Some(Relaunch { program: std::env::current_exe().ok()?, arguments })
 }
 
 /// Turns arguments into plain data.
@@ -102,6 +121,8 @@ fn plan(args: MeasureArgs, suite: Settings, cases: Vec<Case>) -> anyhow::Result<
         tamper: args.tamper,
         references: args.reference,
         require_reference: args.require_reference,
+        path: args.path || suite.path,
+        relaunch: None,
     })
 }
 

@@ -10,12 +10,13 @@ use super::assemble::{assemble, frame};
 use super::event::{Consumer, Event};
 use super::explain::explain;
 use super::launches::combine;
+use super::path::{self, Paths, Place};
 use super::plan::RunPlan;
 use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
 use crate::fleet::footprint;
-use crate::fleet::protocol::Request;
+use crate::fleet::protocol::{Measured, Request};
 use crate::fleet::team::Team;
 use crate::reference::{Observed, References, Subject, missing_reference};
 
@@ -33,13 +34,14 @@ pub struct Ended {
 /// Runs the plan. `harness` is what libtest-mimic is told: where it prints, how it filters.
 pub fn run(
     command: Vec<String>,
-    plan: RunPlan,
+    mut plan: RunPlan,
     backend: Arc<dyn Backend>,
     references: References,
     consumers: Vec<Box<dyn Consumer>>,
     harness: &Arguments,
 ) -> Ended {
     let environment = backend.environment();
+    plan.cases = path::grouped(plan.cases);
     let mut hub = Hub { consumers, lost: Vec::new() };
     hub.send(&Event::Started {
         at: Local::now(),
@@ -53,6 +55,7 @@ pub fn run(
     let cases = plan.cases.clone();
     let session = Arc::new(Mutex::new(Session {
         earlier: vec![Vec::new(); cases.len()],
+        paths: Paths::new(&plan),
         plan,
         backend,
         environment,
@@ -70,6 +73,7 @@ pub fn run(
             let mut session = lock(&session);
             session.last = launch == launches;
             session.team = None; // a fresh communicator for every launch
+            session.paths.end_child();
         }
         let trials = cases.iter().enumerate().map(|(index, case)| {
             let session = session.clone();
@@ -80,6 +84,7 @@ pub fn run(
     }
     let mut session = lock(&session);
     session.team = None;
+    session.paths.end_child();
     session.summary.duration_s = started.elapsed().as_secs_f64();
     let summary = session.summary;
     session.hub.send(&Event::Finished { at: Local::now(), summary });
@@ -124,6 +129,7 @@ struct Session {
     references: References,
     hub: Hub,
     team: Option<(Making, Team)>,
+    paths: Paths,
     /// Results of earlier launches, by case.
     earlier: Vec<Vec<CaseResult>>,
     /// This is the last launch: results are final.
@@ -182,6 +188,14 @@ impl Session {
         if let Some(why) = self.too_large(case) {
             return skip(why);
         }
+        match self.paths.place(case, &self.environment) {
+            Place::Here => {}
+            Place::Nowhere(why) => return skip(why),
+            Place::Child(settings) => {
+                self.team = None; // the child needs its memory
+                return self.paths.ask(&settings, case, &self.plan.cases, ranks);
+            }
+        }
         match self.assure_team(case) {
             Ok(()) => {}
             Err(Opening::Unsupported(why)) => return skip(why),
@@ -207,7 +221,10 @@ impl Session {
                 if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
                     self.team = None; // what is left of the communicator cannot be trusted
                 }
-                assemble(case, ranks, &reports, &|rank, measured| explain(&request, rank, measured))
+                let explain = |rank, measured: &Measured| explain(&request, rank, measured);
+                let mut result = assemble(case, ranks, &reports, &explain);
+                self.paths.prove(case, &mut result);
+                result
             }
             Err(error) => {
                 self.team = None;

@@ -6,5 +6,6 @@ pub mod event;
 mod explain;
 mod known;
 mod launches;
+pub mod path;
 pub mod plan;
 pub mod result;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::path::Relaunch;
 use crate::case::Case;
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
@@ -42,6 +43,10 @@ pub struct RunPlan {
     pub references: Vec<PathBuf>,
     /// Whether a case without a reference fails.
     pub require_reference: bool,
+    /// Whether results tell which path NCCL took.
+    pub path: bool,
+    /// How cases run that need a process of their own; `None` where they cannot.
+    pub relaunch: Option<Relaunch>,
 }
 
 /// Where ranks run.

@@ -44,6 +44,7 @@ struct DefaultsTable {
     iters: Option<Spanned<u32>>,
     warmup: Option<u32>,
     check: Option<bool>,
+    path: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +75,7 @@ pub fn parse(file: &str, text: &str) -> Result<Suite, BadSuite> {
         iters: table.defaults.iters.map_or(defaults.iters, Spanned::into_inner),
         warmup: table.defaults.warmup.unwrap_or(defaults.warmup),
         check: table.defaults.check.unwrap_or(defaults.check),
+        path: table.defaults.path.unwrap_or(defaults.path),
     };
     let blocks = table.cases.into_inner().into_iter().map(|block| block.into_inner().resolve());
     let blocks = blocks.collect::<Result<Vec<Block>, _>>().map_err(|(span, message)| bad(Some(span), message))?;

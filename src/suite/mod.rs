@@ -19,10 +19,11 @@ pub use sizes::{DEFAULT_FACTOR, Series, SizeOverride, Sizes};
 use crate::case::{Case, DType, Op, Primitive, Variant};
 
 /// The suites that the program carries.
-const EMBEDDED: [(&str, &str); 3] = [
+const EMBEDDED: [(&str, &str); 4] = [
     ("smoke", include_str!("../../suites/smoke.toml")),
     ("acceptance", include_str!("../../suites/acceptance.toml")),
     ("stress", include_str!("../../suites/stress.toml")),
+    ("paths", include_str!("../../suites/paths.toml")),
 ];
 
 /// Cases that one suite may have. Far above any use: it keeps a slip in a file from filling the memory.
@@ -49,12 +50,14 @@ pub struct Settings {
     pub warmup: u32,
     /// Whether results are checked.
     pub check: bool,
+    /// Whether results tell which path NCCL took.
+    pub path: bool,
 }
 
 /// nccl-tests' numbers: 20 timed launches after one, checked.
 impl Default for Settings {
     fn default() -> Self {
-        Settings { iters: 20, warmup: 1, check: true }
+        Settings { iters: 20, warmup: 1, check: true, path: false }
     }
 }
 

@@ -174,8 +174,8 @@ fn wrong_sizes_are_said_with_their_place() {
 fn defaults_are_checked_and_kept() {
     let suite =
         |defaults: &str| Suite::parse("d.toml", &format!("name = 'x'\n[defaults]\n{defaults}\n[[cases]]\nsizes = [8]"));
-    let settings = suite("iters = 3\ncheck = false").expect("good defaults").settings;
-    assert_eq!(settings, Settings { iters: 3, warmup: 1, check: false });
+    let settings = suite("iters = 3\ncheck = false\npath = true").expect("good defaults").settings;
+    assert_eq!(settings, Settings { iters: 3, warmup: 1, check: false, path: true });
     assert!(suite("iters = 0").expect_err("no launches").to_string().starts_with("d.toml:3:9: iters is 0"));
     assert!(suite("iters = -1").is_err());
     assert!(
