@@ -48,9 +48,9 @@ impl Found {
     }
 }
 
-/// As [`Found::then`], lane by lane.
-pub fn then(earlier: Vec<Found>, later: Vec<Found>) -> Vec<Found> {
-    earlier.into_iter().zip(later).map(|(first, second)| first.then(second)).collect()
+/// Adds what was found later, lane by lane, as [`Found::then`] does.
+pub fn add(all: &mut Vec<Found>, later: Vec<Found>) {
+    *all = std::mem::take(all).into_iter().zip(later).map(|(first, second)| first.then(second)).collect();
 }
 
 #[cfg(test)]

@@ -61,8 +61,7 @@ impl Staging {
             len: end - start,
             what: What::Data(Content::Input { rank, element: start - place.send }),
         };
-        let mut staging = Staging::default();
-        staging.output = unit
+        let output = unit
             .expected(&w, rank)
             .into_iter()
             .map(|s| Piece {
@@ -75,6 +74,7 @@ impl Staging {
                 }),
             })
             .collect();
+        let mut staging = Staging { output, ..Staging::default() };
         let send = if sends { (place.send, place.send + shape.send) } else { (0, 0) };
         if sends {
             staging.before.push(input(send.0, send.1));

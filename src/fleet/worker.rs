@@ -1,6 +1,6 @@
 //! A worker: one thread that drives one station through cases.
 
-use super::drill;
+use super::drill::{self, Drill};
 use super::found::{self, Found};
 use super::occasion::Launch;
 use super::part::Inputs;
@@ -21,36 +21,55 @@ pub fn run(station: &mut dyn Station, meeting: &dyn Meeting, request: &Request) 
     let mut reports: Vec<Report> = station.ranks().iter().map(report).collect();
     for placement in [Placement::OutOfPlace, Placement::InPlace] {
         let Some(mut pass) = Pass::new(station, meeting, request, placement) else { continue };
-        match place(&mut pass) {
-            Ok(measured) => reports.iter_mut().zip(measured).for_each(|(report, m)| report.placements.push(m)),
-            Err(error) => {
-                reports.iter_mut().for_each(|report| report.error = Some(error.clone()));
-                break;
-            }
+        let (measured, error) = place(&mut pass);
+        reports.iter_mut().zip(measured).for_each(|(report, m)| report.placements.push(m));
+        if let Some(error) = error {
+            reports.iter_mut().for_each(|report| report.error = Some(error.clone()));
+            break;
         }
     }
     reports
 }
 
 /// One placement: a plain launch, what the variants add to it, timing, and a last check.
-fn place(pass: &mut Pass<'_>) -> Result<Vec<Measured>, RankError> {
+///
+/// What was found before an error is reported with it: wrong data must not pass for something that cannot be done here.
+fn place(pass: &mut Pass<'_>) -> (Vec<Measured>, Option<RankError>) {
     let drill = drill::of(pass);
-    let (mut inputs, mut trigger) = (pass.inputs(0), Trigger::Calls);
-    let mut found = open(pass, &inputs, drill.is_none())?;
+    let inputs = pass.inputs(0);
+    let mut found = match open(pass, &inputs, drill.is_none()) {
+        Ok(found) => found,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
+    let (times, error) = match carry_on(pass, inputs, drill, &mut found) {
+        Ok(times) => (times, None),
+        Err(error) => (vec![Times::default(); found.len()], Some(error)),
+    };
+    let placement = pass.placement;
+    (found.into_iter().zip(times).map(|(found, times)| measured(placement, found, times)).collect(), error)
+}
+
+/// All that comes after the first launch; what is found is added to `found`.
+fn carry_on(
+    pass: &mut Pass<'_>,
+    mut inputs: Inputs,
+    drill: Option<Drill>,
+    found: &mut Vec<Found>,
+) -> Result<Vec<Times>, RankError> {
+    let mut trigger = Trigger::Calls;
     if let Some(drill) = drill {
         let drilled = drill(pass)?;
         (inputs, trigger) = (drilled.inputs, drilled.trigger);
-        found = found::then(found, drilled.found);
+        found::add(found, drilled.found);
     }
-
     let times = timing::time(pass, &inputs, trigger)?;
     // The same inputs give the same output again, unless the call has overwritten them.
     let repeatable = pass.placement == Placement::OutOfPlace || pass.request.case.op.is_none();
     if pass.request.iters > 0 && repeatable {
         let again = pass.collect(&inputs, &Launch::Timed);
-        found = found::then(found, pass.agree(again)?);
+        found::add(found, pass.agree(again)?);
     }
-    Ok(found.into_iter().zip(times).map(|(found, times)| measured(pass.placement, found, times)).collect())
+    Ok(times)
 }
 
 /// The first launch: always plain, on fresh inputs and a poisoned output, with all ranks waited for before and after.

@@ -57,10 +57,15 @@ pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'
         .min_by_key(|(rank, error)| (**error == RankError::Aborted, *rank));
     if let Some((rank, error)) = cause {
         stopped(&mut result, case, rank, error, ranks);
-    } else if !wrong.is_empty() {
+        wrong.extend((!wrong.is_empty()).then(|| result.message.clone()));
+    }
+    if !wrong.is_empty() {
+        // also where the rest of the case could not be done: wrong data are not skipped
         result.outcome = Outcome::Fail;
-        result.kind = Some(FailKind::Data);
+        result.kind.get_or_insert(FailKind::Data);
         result.message = wrong.join("\n");
+    } else if result.outcome == Outcome::Skip {
+        result.placements.clear(); // half a measurement is none
     }
     result
 }

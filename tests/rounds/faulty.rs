@@ -41,6 +41,7 @@ pub struct Plant {
 pub struct FaultyBackend {
     pub inner: HostBackend,
     pub plant: Option<Plant>,
+    pub graphs: bool,
 }
 
 impl Backend for FaultyBackend {
@@ -54,7 +55,9 @@ impl Backend for FaultyBackend {
 
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {
         let stations = self.inner.open(cases, making)?.into_iter();
-        Ok(stations.map(|inner| Box::new(FaultyStation::new(inner, self.plant)) as Box<dyn Station>).collect())
+        Ok(stations
+            .map(|inner| Box::new(FaultyStation::new(inner, self.plant, self.graphs)) as Box<dyn Station>)
+            .collect())
     }
 }
 
@@ -116,6 +119,7 @@ enum Job {
 struct FaultyStation {
     inner: Box<dyn Station>,
     plant: Option<Plant>,
+    graphs: bool,
     /// Launches of the planted placement so far.
     launches: usize,
     recording: bool,
@@ -127,9 +131,9 @@ struct FaultyStation {
 }
 
 impl FaultyStation {
-    fn new(inner: Box<dyn Station>, plant: Option<Plant>) -> FaultyStation {
+    fn new(inner: Box<dyn Station>, plant: Option<Plant>, graphs: bool) -> FaultyStation {
         let (held, late) = (VecDeque::new(), None);
-        FaultyStation { inner, plant, launches: 0, recording: false, graph: Vec::new(), held, late }
+        FaultyStation { inner, plant, graphs, launches: 0, recording: false, graph: Vec::new(), held, late }
     }
 
     fn queue(&mut self, job: Job) -> Result<(), RankError> {
@@ -258,6 +262,9 @@ impl Station for FaultyStation {
     }
 
     fn begin_capture(&mut self) -> Result<(), RankError> {
+        if !self.graphs {
+            return self.inner.begin_capture();
+        }
         self.recording = true;
         self.graph.clear();
         Ok(())

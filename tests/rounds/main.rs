@@ -38,6 +38,10 @@ fn host(ranks: u32) -> HostBackend {
     HostBackend::new(&Layout { ranks, ranks_per_thread: 1, ranks_per_gpu: 1 }).unwrap()
 }
 
+fn faulty(ranks: u32, plant: Option<Plant>) -> FaultyBackend {
+    FaultyBackend { inner: host(ranks), plant, graphs: true }
+}
+
 fn case(name: &str) -> Case {
     canonical(name.parse().unwrap()).unwrap()
 }
@@ -61,7 +65,7 @@ fn run(backend: &dyn Backend, request: &Request) -> CaseResult {
 /// Runs one case with a fault.
 fn with_fault(name: &str, fault: Fault, launch: usize, placement: Placement) -> CaseResult {
     let plant = Some(Plant { fault, launch, placement });
-    run(&FaultyBackend { inner: host(3), plant }, &request(&case(name), 3, 1))
+    run(&faulty(3, plant), &request(&case(name), 3, 1))
 }
 
 #[track_caller]
@@ -83,7 +87,7 @@ fn target(way: &str) -> (usize, &'static str) {
 #[test]
 fn every_way_passes_on_every_primitive() {
     for ranks in [1, 3, 4] {
-        let backend = FaultyBackend { inner: host(ranks), plant: None };
+        let backend = faulty(ranks, None);
         let team = Team::start(&backend, &[], &Making::default()).unwrap();
         let mut epoch = 0;
         for primitive in Primitive::ALL {
@@ -110,7 +114,7 @@ fn every_way_passes_on_every_primitive() {
 
 #[test]
 fn every_op_and_dtype_passes_in_groups_and_pipelines() {
-    let backend = FaultyBackend { inner: host(3), plant: None };
+    let backend = faulty(3, None);
     let team = Team::start(&backend, &[], &Making::default()).unwrap();
     let mut epoch = 0;
     for op in Op::ALL {
@@ -250,7 +254,7 @@ fn guard_zones_are_looked_at_in_every_way() {
             _ => 1,
         };
         let plant = Plant { fault: Fault::Beyond(calls * 512), launch: launch + 1, placement: Placement::OutOfPlace };
-        let backend = FaultyBackend { inner: host(2), plant: Some(plant) };
+        let backend = faulty(2, Some(plant));
         let team = Team::start(&backend, &[], &Making::default()).unwrap();
         team.run(&request(&large, 2, 1)).unwrap();
         let request = request(&small, 2, 2);
@@ -272,7 +276,7 @@ fn damage_that_is_asked_for_is_noticed_in_every_way() {
         };
         let case = case(&format!("all_reduce::sum::float::600B{way}"));
         let request = Request { tamper: Some(Tamper { rank: 1, index: 3, bit: 2 }), ..request(&case, 3, 1) };
-        let result = run(&FaultyBackend { inner: host(3), plant: None }, &request);
+        let result = run(&faulty(3, None), &request);
         expect_data_failure(&result, says);
         let first = result.placements[0].first_wrong.as_ref().unwrap();
         assert_eq!((first.rank, first.index), (1, 3), "{}", result.name);
@@ -290,11 +294,21 @@ fn what_a_backend_does_not_have_is_skipped_with_the_reason() {
 }
 
 #[test]
+fn wrong_data_are_not_skipped_with_what_cannot_be_done() {
+    // damage to the first launch, and a graph that cannot be had
+    let plant = Some(Plant { fault: Fault::Corrupt, launch: 0, placement: Placement::OutOfPlace });
+    let backend = FaultyBackend { graphs: false, ..faulty(2, plant) };
+    let result = run(&backend, &request(&case("all_reduce::sum::float::64B@graph"), 2, 1));
+    expect_data_failure(&result, "out-of-place: 1 wrong element");
+    assert!(result.message.contains("no graphs"), "{}", result.message);
+}
+
+#[test]
 fn without_checks_graphs_are_still_timed_and_pipelines_are_plain_launches() {
     for way in ["@graph", "@pipeline", "@agg"] {
         let case = case(&format!("all_reduce::sum::float::64B{way}"));
         let request = Request { check: false, iters: 3, ..request(&case, 2, 1) };
-        let result = run(&FaultyBackend { inner: host(2), plant: None }, &request);
+        let result = run(&faulty(2, None), &request);
         assert_eq!(result.outcome, Outcome::Pass, "{}", result.message);
         assert!(result.placements.iter().all(|p| p.wrong.is_none() && p.mean_us > 0.0));
     }

@@ -3,7 +3,7 @@
 //! The graph holds the collective only: producers run outside it, and each replay follows its producers without a wait in
 //! between. Scalars of mulsum are captured with the call; they are the same in every epoch.
 
-use super::super::found;
+use super::super::found::{self, Found};
 use super::super::occasion::Launch;
 use super::super::part::Inputs;
 use super::super::pass::Pass;
@@ -19,7 +19,7 @@ pub fn drill(pass: &mut Pass<'_>) -> Result<Drilled, RankError> {
     let mut inputs = pass.inputs(0);
     let captured = pass.capture(|pass| pass.launch(&inputs));
     pass.agree(captured)?;
-    let mut all = Vec::new();
+    let mut all: Option<Vec<Found>> = None;
     for number in 1..=REPLAYS {
         inputs = pass.inputs(number);
         let queued = queue(pass, &inputs);
@@ -29,9 +29,12 @@ pub fn drill(pass: &mut Pass<'_>) -> Result<Drilled, RankError> {
         let damaged = if number == REPLAYS { pass.tamper() } else { Ok(()) };
         let checked = damaged.and_then(|()| pass.collect(&inputs, &Launch::Replay { number, of: REPLAYS }));
         let found = pass.agree(checked)?;
-        all = if number == 1 { found } else { found::then(all, found) };
+        match &mut all {
+            Some(all) => found::add(all, found),
+            None => all = Some(found),
+        }
     }
-    Ok(Drilled { inputs, found: all, trigger: Trigger::Replay })
+    Ok(Drilled { inputs, found: all.unwrap_or_default(), trigger: Trigger::Replay })
 }
 
 /// Producers and a replay, without a wait in between.
@@ -39,4 +42,20 @@ fn queue(pass: &mut Pass<'_>, inputs: &Inputs) -> Result<(), RankError> {
     pass.poison(inputs)?;
     pass.produce(inputs, false)?;
     pass.station.replay()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::case::{DType, Op, Primitive};
+    use crate::oracle::Plan;
+
+    #[test]
+    fn scalars_that_a_graph_holds_are_those_of_every_epoch() {
+        for dtype in DType::ALL {
+            let plan = |epoch| Plan::new(7, Primitive::AllReduce, Some(Op::Mulsum), dtype, 4, epoch);
+            for rank in 0..4 {
+                assert_eq!(plan(1).scalar(rank), plan(2).scalar(rank), "{dtype}");
+            }
+        }
+    }
 }

@@ -148,26 +148,26 @@ impl Chain {
     }
 
     /// What is left when all is over: the last round's output once more, survivors and guard zones.
-    fn end(mut self, pass: &mut Pass<'_>, found: Vec<Found>) -> Result<Drilled, RankError> {
+    fn end(mut self, pass: &mut Pass<'_>, mut found: Vec<Found>) -> Result<Drilled, RankError> {
         let launch = Launch::Rounds { numbers: Vec::new(), of: self.count(), replays: self.replays };
         let inputs = self.rounds.pop().unwrap_or_else(|| pass.inputs(0));
         // a graph cannot hold the damage that is asked for, so that it is done here
         let damaged = if self.replays > 0 { pass.tamper() } else { Ok(()) };
         let left = damaged.and_then(|()| pass.collect(&inputs, &launch));
-        let left = pass.agree(left)?;
-        Ok(Drilled { inputs, found: found::then(found, left), trigger: Trigger::Calls })
+        found::add(&mut found, pass.agree(left)?);
+        Ok(Drilled { inputs, found, trigger: Trigger::Calls })
     }
 }
 
-/// How many rounds: the more the smaller they are, and no more than a stream takes without making the host wait.
+/// How many rounds: the more the smaller they are. Up to some 40 ranks, a stream takes them without making the host wait.
 fn rounds(bytes: u64, ranks: u32) -> u32 {
     let wanted = match bytes {
-        ..=0x4000 => 32,
-        ..=0x2_0000 => 16,
+        0..=0x4000 => 32,
+        0x4001..=0x2_0000 => 16,
         _ => 8,
     };
-    // at worst one kernel to poison and one to check each rank's block
-    let kernels = ranks.saturating_mul(2).saturating_add(8);
+    // at worst each rank's block is poisoned, checked, overwritten and checked again by kernels of its own
+    let kernels = ranks.saturating_mul(4).saturating_add(8);
     wanted.min(QUEUE / kernels).max(4)
 }
 
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn small_cases_have_more_rounds_and_no_case_fills_a_stream() {
         assert_eq!((rounds(8, 4), rounds(1 << 16, 4), rounds(1 << 30, 4)), (32, 16, 8));
-        assert_eq!(rounds(8, 64), 5);
+        assert_eq!(rounds(8, 16), 10);
         assert_eq!(rounds(8, u32::MAX), 4);
     }
 
