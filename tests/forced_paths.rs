@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cli_support::{refused, run};
 use collcheck::backend::host::HostBackend;
-use collcheck::backend::{Backend, Environment, Layout, Making, Opening, Station, Unavailable};
+use collcheck::backend::{Backend, Environment, Layout, Making, Opening, Station};
 use collcheck::case::Case;
 use collcheck::reference::References;
 use collcheck::run::engine;
@@ -60,6 +60,7 @@ fn results(program: &str, arguments: &[&str]) -> Vec<CaseResult> {
         check: true,
         seed: 0,
         repeat: 1,
+        soak: None,
         fail_fast: false,
         tamper: None,
         references: Vec::new(),

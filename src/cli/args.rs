@@ -199,6 +199,11 @@ pub struct MeasureArgs {
           env = "COLLCHECK_REPEAT", allow_negative_numbers = true)]
     pub repeat: u32,
 
+    /// Repeat everything with new seeds for this long, as 90s, 10m or 8h, or until something fails
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, conflicts_with = "repeat", env = "COLLCHECK_SOAK",
+          allow_negative_numbers = true)]
+    pub soak: Option<std::time::Duration>,
+
     /// Stop after the first case that fails
     #[arg(long, env = "COLLCHECK_FAIL_FAST")]
     pub fail_fast: bool,

@@ -117,6 +117,7 @@ fn plan(args: MeasureArgs, suite: Settings, cases: Vec<Case>) -> anyhow::Result<
         check,
         seed: args.seed.resolve(),
         repeat: args.repeat,
+        soak: args.soak,
         fail_fast: args.fail_fast,
         tamper: args.tamper,
         references: args.reference,

@@ -136,6 +136,27 @@ pub fn destination(text: OsString) -> Destination {
     if text == "-" { Destination::Stdout } else { Destination::File(PathBuf::from(text)) }
 }
 
+/// A length of time: a number with the unit s, m, h or d; seconds where there is none.
+pub fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let bad = || format!("{text:?} is no length of time, expected a number with s, m, h or d, as 90s, 10m or 8h");
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err(bad()),
+    };
+    match number.checked_mul(seconds) {
+        Some(total) if (1..=31_536_000).contains(&total) => Ok(std::time::Duration::from_secs(total)),
+        _ => Err(bad()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

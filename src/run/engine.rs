@@ -51,7 +51,7 @@ pub fn run(
         cases: plan.cases.len(),
     });
     let started = Instant::now();
-    let launches = plan.repeat.max(1);
+    let (launches, soak) = (plan.repeat.max(1), plan.soak);
     let cases = plan.cases.clone();
     let session = Arc::new(Mutex::new(Session {
         earlier: vec![Vec::new(); cases.len()],
@@ -62,25 +62,39 @@ pub fn run(
         references,
         hub,
         team: None,
-        last: launches == 1,
+        stage: Stage::Only,
         epoch: 0,
         summary: Summary::default(),
         stop: None,
         aborted: None,
     }));
-    for launch in 1..=launches {
-        {
-            let mut session = lock(&session);
-            session.last = launch == launches;
-            session.team = None; // a fresh communicator for every launch
-            session.paths.end_child();
-        }
+    let pass = |stage: Stage| {
+        lock(&session).enter(stage);
         let trials = cases.iter().enumerate().map(|(index, case)| {
             let session = session.clone();
             Trial::ignorable_test(case.name(), move || lock(&session).trial(index))
         });
         // what it counts is counted here too, with more to tell
         let _ = libtest_mimic::run(harness, trials.collect());
+    };
+    match soak {
+        None if launches == 1 => pass(Stage::Only),
+        None => {
+            (0..launches).for_each(|_| pass(Stage::OneOfMany));
+            pass(Stage::Closing);
+        }
+        Some(limit) => {
+            while started.elapsed() < limit && lock(&session).stop.is_none() {
+                pass(Stage::OneOfMany);
+                let mut session = lock(&session);
+                let left = limit.saturating_sub(started.elapsed()).as_secs();
+                eprintln!("soak: seed {} is done, {left} s left", session.plan.seed);
+                if session.stop.is_none() {
+                    session.plan.seed = session.plan.seed.wrapping_add(1);
+                }
+            }
+            pass(Stage::Closing);
+        }
     }
     let mut session = lock(&session);
     session.team = None;
@@ -121,6 +135,20 @@ impl Hub {
     }
 }
 
+/// Launches of one case whose results are kept apart; a long soak must not fill the memory.
+const KEPT: usize = 33;
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The one launch there is: results are final.
+    Only,
+    /// One launch of several: results are kept.
+    OneOfMany,
+    /// Nothing is launched any more: what was kept is final.
+    Closing,
+}
+
 /// The state that trials share.
 struct Session {
     plan: RunPlan,
@@ -130,10 +158,9 @@ struct Session {
     hub: Hub,
     team: Option<(Making, Team)>,
     paths: Paths,
-    /// Results of earlier launches, by case.
+    /// Results of the launches so far, by case; at most [`KEPT`] of each.
     earlier: Vec<Vec<CaseResult>>,
-    /// This is the last launch: results are final.
-    last: bool,
+    stage: Stage,
     epoch: u64,
     summary: Summary,
     /// Why further cases are not run.
@@ -142,24 +169,61 @@ struct Session {
 }
 
 impl Session {
+    /// Begins a pass over all cases, each with a fresh communicator.
+    fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.team = None;
+        self.paths.end_child();
+    }
+
     fn trial(&mut self, index: usize) -> Result<Completion, Failed> {
         let Some(case) = self.plan.cases.get(index).cloned() else {
             return Err(Failed::from("no such case"));
         };
+        let result = match self.stage {
+            Stage::Only => self.timed(&case),
+            Stage::OneOfMany => {
+                if self.stop.is_none() {
+                    let result = self.timed(&case);
+                    self.keep(index, result);
+                }
+                return Ok(Completion::Completed);
+            }
+            Stage::Closing => match self.earlier.get_mut(index).map(std::mem::take) {
+                Some(launches) if !launches.is_empty() => combine(launches),
+                _ => self.run(&case), // stopped before its first launch: says so
+            },
+        };
+        self.finish(&case, result)
+    }
+
+    fn timed(&mut self, case: &Case) -> CaseResult {
         self.hub.send(&Event::CaseStarted { case: case.clone() });
         let start = Instant::now();
-        let mut result = self.run(&case);
-        result.duration_s = start.elapsed().as_secs_f64();
-        if !self.last {
-            if let Some(earlier) = self.earlier.get_mut(index) {
-                earlier.push(result);
+        let result = self.run(case);
+        CaseResult { duration_s: start.elapsed().as_secs_f64(), ..result }
+    }
+
+    /// Adds one launch of several.
+    fn keep(&mut self, index: usize, mut result: CaseResult) {
+        if result.outcome == Outcome::Fail {
+            let seed = self.plan.seed;
+            result.message = format!("{}\nseed {seed}: --seed {seed} makes the same inputs again", result.message);
+            if self.plan.soak.is_some() {
+                self.stop = Some(format!("not run again: {} failed with seed {seed}", result.name));
             }
-            return Ok(Completion::Completed);
         }
-        let mut launches = self.earlier.get_mut(index).map(std::mem::take).unwrap_or_default();
-        launches.push(result);
-        let mut result = combine(launches);
-        self.judge(&case, &mut result);
+        if let Some(earlier) = self.earlier.get_mut(index) {
+            earlier.push(result);
+            if earlier.len() == KEPT {
+                *earlier = vec![combine(std::mem::take(earlier))];
+            }
+        }
+    }
+
+    /// Judges a result and sends it out.
+    fn finish(&mut self, case: &Case, mut result: CaseResult) -> Result<Completion, Failed> {
+        self.judge(case, &mut result);
         self.summary.add(&result);
         if result.outcome == Outcome::Fail && self.plan.fail_fast && self.stop.is_none() {
             self.stop = Some(format!("not run: {} failed and --fail-fast is set", result.name));

@@ -1,6 +1,7 @@
 //! What to run, where, and where results go: plain data, made by the command line and read by the engine.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::path::Relaunch;
 use crate::case::Case;
@@ -35,6 +36,8 @@ pub struct RunPlan {
     pub seed: u64,
     /// Fresh launches of the whole plan, at least 1.
     pub repeat: u32,
+    /// For how long the whole plan is launched again and again, each time with the next seed, until something fails.
+    pub soak: Option<Duration>,
     /// Whether the first failed case ends the run.
     pub fail_fast: bool,
     /// A deliberate error in every case's output.
