@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use super::assemble::{assemble, frame};
 use super::event::{Consumer, Event};
 use super::explain::explain;
+use super::known;
 use super::launches::combine;
 use super::path::{self, Paths, Place};
 use super::plan::RunPlan;
@@ -248,6 +249,9 @@ impl Session {
         }
         if case.root() >= ranks {
             return skip(format!("root {} does not exist among {ranks} ranks", case.root()));
+        }
+        if let Some(why) = known::hang(case, self.environment.ranks_per_gpu > 1) {
+            return skip(why.to_owned());
         }
         if let Some(why) = self.too_large(case) {
             return skip(why);

@@ -107,14 +107,13 @@ impl NcclBackend {
     pub fn new(options: Options) -> Result<NcclBackend, Unusable> {
         let unavailable = |why: String| Unavailable(why);
         let Options { nccl, ranks, ranks_per_gpu, ranks_per_thread } = options;
-        let cuda = driver::start().map_err(unavailable)?;
-        let visible = cuda.count().map_err(|e| Unavailable(format!("no GPU is visible: {e}")))?;
-        let ranks = rank_count(ranks, visible, ranks_per_gpu, ranks_per_thread)?;
         let ceiling = max_ctas(ranks_per_gpu).map_err(unavailable)?;
-
         if ranks_per_gpu > 1 {
             share_gpus(ceiling);
         }
+        let cuda = driver::start().map_err(unavailable)?;
+        let visible = cuda.count().map_err(|e| Unavailable(format!("no GPU is visible: {e}")))?;
+        let ranks = rank_count(ranks, visible, ranks_per_gpu, ranks_per_thread)?;
         let library = Places::of_process(nccl).find(Library::open).map_err(|e| Unavailable(e.to_string()))?;
         if ranks_per_gpu > 1 {
             let what = format!("--ranks-per-gpu {ranks_per_gpu}");
@@ -242,12 +241,16 @@ fn max_ctas(ranks_per_gpu: u32) -> Result<Option<u32>, String> {
 }
 
 /// Lets NCCL put several ranks on one GPU. Variables that the user has set stay as they are.
+///
+/// Their streams must not share a hardware queue: work of one rank would wait behind a collective of another, which
+/// waits for it. With the default of 8 queues, 4 ranks that replay graphs were seen to hang so, and with 32 not.
 fn share_gpus(max_ctas: Option<u32>) {
     let limit = max_ctas.map(|ctas| ("NCCL_MAX_CTAS", ctas.to_string()));
-    for (name, value) in [Some(("NCCL_MULTI_RANK_GPU_ENABLE", "1".to_owned())), limit].into_iter().flatten() {
+    let fixed = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("CUDA_DEVICE_MAX_CONNECTIONS", "32")];
+    for (name, value) in fixed.map(|(name, value)| (name, value.to_owned())).into_iter().chain(limit) {
         if std::env::var_os(name).is_none() {
-            // SAFETY: the backend is made before other threads start, as `NcclBackend::new` asks for, and NCCL, which
-            // reads these once, is loaded only afterwards.
+            // SAFETY: the backend is made before other threads start, as `NcclBackend::new` asks for. The driver and
+            // NCCL, which read these once, are started only afterwards.
             unsafe { std::env::set_var(name, value) };
         }
     }

@@ -4,8 +4,9 @@ use crate::case::{Case, Forced, Primitive};
 use crate::evidence::nccl_log::{Choice, Line, Message, Tuning};
 use crate::run::result::{CaseResult, FailKind, Outcome, Path};
 
-/// How NCCL says that it has no such path here: enqueue.cc, symmetric_sched.cc.
-const NOT_HERE: [&str; 2] = ["no algorithm/protocol available", "no symmetric kernel available"];
+/// How NCCL says that it has no such path here: enqueue.cc, symmetric_sched.cc. Versions go on differently: "available",
+/// or from 2.32 on "nor symKernelId available".
+const NOT_HERE: [&str; 2] = ["no algorithm/protocol ", "no symmetric kernel available"];
 
 /// Puts the path into the result. A case that took another path than it was to take is no test of it, and skipped; what
 /// failed stays failed.
@@ -159,10 +160,18 @@ mod tests {
                 result.message = message.to_owned();
             })
         };
-        let refused = "rank 0: ncclAllReduce returned ncclInvalidUsage: Error : no algorithm/protocol available for it";
-        let result = failed(FailKind::Error, refused, &[]);
-        assert_eq!((result.outcome, result.kind), (Outcome::Skip, None));
-        assert!(result.message.starts_with("path not available: wanted NVLS/SIMPLE; rank 0: "), "{}", result.message);
+        for says in
+            ["Error : no algorithm/protocol available for", "No algorithm/protocol nor symKernelId available for"]
+        {
+            let refused = format!("rank 0: ncclAllReduce returned ncclInvalidUsage: {says} function AllReduce");
+            let result = failed(FailKind::Error, &refused, &[]);
+            assert_eq!((result.outcome, result.kind), (Outcome::Skip, None));
+            assert!(
+                result.message.starts_with("path not available: wanted NVLS/SIMPLE; rank 0: "),
+                "{}",
+                result.message
+            );
+        }
         assert_eq!(failed(FailKind::Error, "rank 0: unhandled cuda error", &[]).outcome, Outcome::Fail);
         let wrong = failed(FailKind::Data, "1 wrong element", &[RING]);
         assert_eq!(wrong.kind, Some(FailKind::Data));
