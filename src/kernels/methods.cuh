@@ -147,20 +147,27 @@ FN NUM W(int_avg)(const Params *p, NUM target, u64 i, u32 q)
     int negative = (target & (NUM)p->sign_flip) != 0;
     NUM size = negative ? (0 - target) & MASK : target;
     NUM share = size;
+    if (size == 0 && opposite == 0) {
+        share = q != 0;
+        return (p->sign_flip != 0 && W(draw)(p->split_key, i) & 1 ? 0 - share : share) & MASK;
+    }
     if (q >= p->owners) {
-        /* Rust: Plan::deviation. */
+        /* Rust: deviation. */
         NUM least = 1;
         NUM range = size > n ? size - n : 0;
         if (opposite >= n && (opposite - n) / 2 >= size) {
             least = size + n;
             range = opposite - 2 * size - n + 1;
+        } else if (size == 1) {
+            least = 0;
+            range = 2;
         } else if (size <= n) {
             NUM same = size > 0 ? size - 1 : 0;
             NUM apart = opposite > size ? opposite - size : 0;
             range = same > apart ? same : apart;
         }
         NUM c = least + HIGH(W(draw)(sub(p->pair_key, (q - p->owners) / 2), i), range);
-        if (c == size || range == 0)
+        if (c == size && size > 1)
             c = 0;
         share = (q - p->owners) % 2 ? share - c : share + c;
     }

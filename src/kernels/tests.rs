@@ -56,9 +56,10 @@ fn the_ptx_loads_on_old_drivers_and_is_made_for_blocks_of_this_size() {
 fn every_region_has_its_own_kernel() {
     let mut used = BTreeSet::from([GUARD]);
     for dtype in DType::ALL {
-        let ops = Op::ALL.into_iter().map(Some).chain([None]);
-        for op in ops {
-            let plan = Plan::new(1, Primitive::AllReduce, op, dtype, 4, 0);
+        // averages over a power of two of ranks are sums
+        let ops = Op::ALL.into_iter().map(Some).chain([None]).flat_map(|op| [(op, 3), (op, 4)]);
+        for (op, ranks) in ops {
+            let plan = Plan::new(1, Primitive::AllReduce, op, dtype, ranks, 0);
             for action in [Action::Fill, Action::Poison, Action::Check] {
                 for reduced in [false, true] {
                     let name = name(action, reduced, plan.params());

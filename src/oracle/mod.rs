@@ -203,21 +203,26 @@ impl Plan {
         let target = self.reduced(i);
         let negative = target & p.sign_flip != 0;
         let size = if negative { target.wrapping_neg() & p.mask } else { target };
+        let coin = || draw(p.split_key, p.width, i) & 1 == 1;
+        if size == 0 && p.pair_range == 0 {
+            // no pair of opposite signs: ones, so many that one more shows
+            let share = u64::from(q != 0);
+            return if p.sign_flip != 0 && coin() { share.wrapping_neg() & p.mask } else { share };
+        }
         let mut share = size;
         if q >= p.owners {
             let (pair, second) = self.pair(q);
             let (least, range) = deviation(p, size);
             let c = least + below(draw(sub(p.pair_key, pair), p.width, i), p.width, range);
-            // no share is zero unless all are
-            let c = if c == size || range == 0 { 0 } else { c };
+            // a share of zero would not be missed; next to a quotient of one there is nothing else to choose from
+            let c = if c == size && size > 1 { 0 } else { c };
             share = if second { share.wrapping_sub(c) } else { share.wrapping_add(c) };
         }
         if q == 0 {
             // At either end of the range of sums with this quotient, any change one way shows.
-            let coin = draw(p.split_key, p.width, i) & 1 == 1;
             if size == 0 {
-                share = if coin && p.sign_flip != 0 { share.wrapping_sub(n - 1) } else { share.wrapping_add(n - 1) };
-            } else if coin && size <= p.base {
+                share = if coin() && p.sign_flip != 0 { share.wrapping_sub(n - 1) } else { share.wrapping_add(n - 1) };
+            } else if size <= p.base && coin() {
                 share = share.wrapping_add(n - 1);
             }
         }
@@ -326,6 +331,8 @@ fn deviation(p: &Params, size: u64) -> (u64, u64) {
         (size + n, p.pair_range - 2 * size - n + 1) // of opposite signs
     } else if size > n {
         (1, size - n) // of the same sign
+    } else if size == 1 {
+        (0, 2)
     } else {
         (1, size.saturating_sub(1).max(p.pair_range.saturating_sub(size)))
     }

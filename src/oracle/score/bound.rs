@@ -5,9 +5,11 @@
 //! same element, and the inputs share the elements between them. `block` is `chosen` for a block of 1 KiB: it is 1
 //! unless theory, or the tolerance of averages, forbids it.
 
+mod quotient;
+
 use super::mutation::{BLOCK_BYTES, Mutation};
 use crate::oracle::params::target_bits;
-use crate::oracle::{Method, Params, Plan, deviation};
+use crate::oracle::{Method, Params, Plan};
 
 /// What can be seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -185,39 +187,9 @@ fn lost_or_doubled(p: &Params, missing: bool) -> Bound {
             let block = (owners * elements / n).min(1.0);
             Bound { theory: 1.0, chosen: owners / n, block, reason: Reason::Tolerance }
         }
-        Method::IntAvg => average_lost_or_doubled(p, missing),
+        Method::IntAvg => quotient::lost_or_doubled(p, missing),
         Method::IntSum | Method::IntProd | Method::Copy => everywhere(1.0 - neutral / n, Reason::Coincidence),
     }
-}
-
-fn average_lost_or_doubled(p: &Params, missing: bool) -> Bound {
-    let n = u64::from(p.ranks);
-    let signed = p.sign_flip != 0;
-    let every_share_is_large = if signed { p.pair_range / 3 >= n } else { p.target_add & p.mask >= n };
-    if every_share_is_large {
-        // an odd rank out holds the quotient itself, which is small in some elements
-        let small = if signed { 2.0 * n as f64 / targets(p) } else { 0.0 };
-        let odd = f64::from(p.ranks % 2);
-        return everywhere(1.0 - odd * small.min(1.0) / n as f64, Reason::Quotient);
-    }
-    // Of shares below n / 2, only a loss or only a doubling can be seen, at one end of the quotient or the other.
-    let largest = if signed { p.mask >> 1 } else { p.mask };
-    let large = (if signed { 2 } else { 1 } * (largest / n.div_ceil(2))).min(n) as f64 / n as f64;
-    let zero = if signed || p.target_add & p.mask > 0 { 0.0 } else { 1.0 / targets(p) };
-    let chosen = if missing { (1.0 - zero) / 2.0 } else { (1.0 - zero - without_rest(p)).max(0.0) / 2.0 };
-    Bound { theory: large + (1.0 - large) / 2.0, chosen, block: 1.0, reason: Reason::Quotient }
-}
-
-/// The share of quotients that leave no room for a rest.
-fn without_rest(p: &Params) -> f64 {
-    let values = targets(p) as u64;
-    let larger = |largest: u64| largest.saturating_sub(p.base).min(largest);
-    let count = if p.sign_flip != 0 {
-        larger(values / 2) + larger((values / 2).saturating_sub(1))
-    } else {
-        larger((p.target_add & p.mask) + values - 1)
-    };
-    count as f64 / values as f64
 }
 
 /// What stands in a contribution's place.
@@ -299,7 +271,7 @@ fn replaced(p: &Params, other: Other) -> Bound {
                 reason: Reason::Tolerance,
             }
         }
-        Method::IntAvg => everywhere(quotient_moves(p, other), Reason::Quotient),
+        Method::IntAvg => everywhere(quotient::replaced(p, other), Reason::Quotient),
         Method::Copy => other_result(p),
     }
 }
@@ -327,64 +299,4 @@ fn smaller_by(p: &Params, apart: u32) -> f64 {
     let sizes = ((p.target_and & p.mask & !p.sign) >> p.fraction_bits) as f64 + 1.0;
     let left = (sizes - f64::from(apart)).max(0.0);
     left * (left + 1.0) / 2.0 / (sizes * sizes)
-}
-
-/// How often another share moves the quotient of an integer average: always if it differs by n or more, and in half of
-/// the elements otherwise, which are at that end of the quotient. Of two elements, or of neighbours in one.
-///
-/// The recipe's distribution, added up for 8-bit types; wider ones hardly ever hold shares so near to each other.
-fn quotient_moves(p: &Params, other: Other) -> f64 {
-    let n = i64::from(p.ranks);
-    if p.width > 1 {
-        let values = 2f64.powi(8 * p.width as i32 - 1);
-        return 1.0 - (2.0 * n as f64 * n as f64 / values).min(1.0) / 2.0;
-    }
-    let moves = |apart: i64| match apart.abs() {
-        0 => 0.0,
-        apart if apart < n => 0.5,
-        _ => 1.0,
-    };
-    // how often the first and the second of a pair hold what, from -128 to 255
-    let mut often = [[0.0; 512]; 2];
-    let mut neighbours = 0.0;
-    let mut far = 0.0;
-    let count = targets(p) as u64;
-    for k in 0..count {
-        let target = (k.wrapping_add(p.target_add & p.mask) ^ p.target_xor) & p.mask;
-        let negative = target & p.sign_flip != 0;
-        let size = if negative { target.wrapping_neg() & p.mask } else { target };
-        let (least, range) = deviation(p, size);
-        let apart: Vec<i64> =
-            (0..range.max(1)).map(|k| if least + k == size || range == 0 { 0 } else { (least + k) as i64 }).collect();
-        let weight = 1.0 / (count as f64 * apart.len() as f64);
-        for c in &apart {
-            for (share, often) in [size as i64 + c, size as i64 - c].into_iter().zip(&mut often) {
-                let share = if negative { -share } else { share };
-                if let Some(slot) = often.get_mut((share + 128) as usize) {
-                    *slot += weight;
-                }
-            }
-            // within a pair, and from one pair to the next
-            let across = apart.iter().map(|other| moves(c + other)).sum::<f64>() / apart.len() as f64;
-            neighbours += weight * (moves(2 * c) + across) / 2.0;
-            far += if *c >= n { weight } else { 0.0 };
-        }
-    }
-    let between = |ours: &[f64; 512], others: &[f64; 512]| {
-        let row = |(a, x): (usize, &f64)| {
-            let moved = |(b, y): (usize, &f64)| x * y * moves(a as i64 - b as i64);
-            others.iter().enumerate().map(moved).sum::<f64>()
-        };
-        ours.iter().enumerate().filter(|(_, x)| **x > 0.0).map(row).sum::<f64>()
-    };
-    let [first, second] = &often;
-    match other {
-        Other::Rank if n % 2 == 0 => neighbours,
-        // The one without a pair holds the rest as well. Where it takes its neighbour's, the rest goes with it, so that
-        // only n or more shows; where it is taken, one end shows all.
-        Other::Rank => neighbours + (0.25 + 0.75 * far - neighbours) * 2.0 / n as f64,
-        // an odd step leads from a first of a pair to a second
-        Other::Element(turn) if turn % 2 == 1 && n % 2 == 0 => between(first, second),
-        _ => (between(first, first) + between(second, second)) / 2.0,
-    }
 }
