@@ -4,6 +4,7 @@ mod args;
 pub mod execute;
 mod exit;
 mod list;
+pub mod oracle;
 pub mod run;
 mod usage;
 mod values;

@@ -76,8 +76,9 @@ impl Gap for Published {
 }
 
 impl Gap for Score {
+    /// One rank whose fault no block shows is a gap too, where every block could show it.
     fn is_gap(&self) -> bool {
-        self.block == 0.0 && self.bound.block > 0.0
+        (self.block == 0.0 && self.bound.block > 0.0) || (self.block_worst == 0.0 && self.bound.block >= 1.0)
     }
 }
 
