@@ -55,9 +55,9 @@ pub enum Variant {
     Overwrite,
     /// The scalars of mulsum lie in device memory.
     DeviceScalars,
-    /// The scalars of mulsum are no powers of two.
+    /// The scalars of mulsum are no powers of two, but three times one.
     OddScalars,
-    /// Inputs hold NaN, infinities, negative zero, subnormals, and sums that overflow.
+    /// Inputs hold NaN, infinities, negative zero, subnormals, and what overflows: see [`crate::oracle::special`].
     Special,
     /// NCCL must take this path.
     Path(Forced),
@@ -99,6 +99,11 @@ impl Variant {
             Root(_) if !unit.rooted() => Some("it has no root"),
             Odd if !primitive.rounds_counts() => Some("it does not round its counts"),
             DeviceScalars | OddScalars if op != Some(Op::Mulsum) => Some("only mulsum has scalars"),
+            OddScalars => match dtype.float() {
+                None => Some("the scalars of integers are odd anyway"),
+                Some(format) if format.precision() <= 4 => Some("8 bits are too few for exact sums of tripled values"),
+                Some(_) => None,
+            },
             Special if dtype.float().is_none() || op.is_none() => Some("only reductions of floats have special values"),
             Path(forced) => forced.misfit(primitive),
             Unaligned(0) => Some("no elements are no offset"),

@@ -104,11 +104,11 @@ impl Inputs {
     /// New inputs for all parts. They take one epoch each, from `epoch` on.
     pub fn new(parts: &[Part], seed: u64, epoch: u64) -> Inputs {
         let oracle = |(part, epoch): (&Part, u64)| {
-            let Case { primitive, op, dtype, .. } = part.case;
+            let Case { primitive, dtype, .. } = part.case;
             let ranks = part.workload.ranks;
             Oracle {
                 epoch,
-                data: Plan::new(seed, primitive, op, dtype, ranks, epoch),
+                data: Plan::of(&part.case, seed, ranks, epoch),
                 // data movement of another seed
                 filler: Plan::new(!seed, primitive, None, dtype, ranks, epoch),
             }

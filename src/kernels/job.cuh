@@ -22,7 +22,7 @@ typedef struct Job {
     u32 rank;
     u32 reduced;
     u32 action;
-    u32 reserved;
+    u32 early;
 } Job;
 
 /* Rust: kernels::Sample. */

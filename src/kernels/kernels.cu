@@ -214,8 +214,21 @@ struct Walk {
     }
 };
 
+// Lets what is queued next start, where it was launched so that it may: once all blocks have come here. It must wait for
+// the end of this grid itself before it reads what this one writes.
+DEVICE void let_go(const Job &job)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (job.early)
+        asm volatile("griddepcontrol.launch_dependents;");
+#else
+    (void)job;
+#endif
+}
+
 template <class Content> DEVICE void write(const Content &content, u32 width, const Job &job)
 {
+    let_go(job);
     const Split parts = split(job.ptr, job.len, width, 16);
     const u32 flip = job.action == POISON ? ~0u : 0;
     for (Walk walk = Walk::start(parts, job, width); walk.v < walk.units; walk.next()) {
@@ -362,7 +375,11 @@ template <u32 WIDTH> struct Inputs;
         }                                                                                                             \
         DEVICE u64 element(const Params *p, u32 method, u32 rank, u64 i)                                              \
         {                                                                                                             \
-            return share_##WIDTH(p, method, reduced_##WIDTH(p, i), rank, i, position(p, rank, i));                    \
+            return share_##WIDTH(p, method, target_##WIDTH(p, i), rank, i, position(p, rank, i));                     \
+        }                                                                                                             \
+        DEVICE u64 result(const Params *p, u64 i)                                                                     \
+        {                                                                                                             \
+            return result_##WIDTH(p, i);                                                                              \
         }                                                                                                             \
     };
 INPUTS(1, u32)
@@ -372,6 +389,7 @@ INPUTS(8, u64)
 
 template <u32 METHOD, u32 WIDTH> DEVICE void inputs(const Params &p, const Job &job, Outcome *out)
 {
+    let_go(job);
     typedef typename Inputs<WIDTH>::Word Word;
     constexpr u32 PER_WORD = sizeof(Word) / WIDTH;
     const Split parts = split(job.ptr, job.len, WIDTH, sizeof(Word));
@@ -433,3 +451,37 @@ FLOAT_KERNELS(float_sum, FLOAT_SUM)
 FLOAT_KERNELS(float_prod, FLOAT_PROD)
 FLOAT_KERNELS(float_extreme, FLOAT_MIN)
 FLOAT_KERNELS(float_avg, FLOAT_AVG)
+
+// What is no masked word: special values, and the results of odd scalars. Element by element, and no faster than that.
+template <u32 WIDTH> DEVICE void each(const Params &p, const Job &job, Outcome *out)
+{
+    let_go(job);
+    const u64 flip = job.action == POISON ? ~0ull : 0;
+    const Report to{out, p.mask, WIDTH, 0};
+    u64 wrong = 0;
+    for (u64 k = (u64)blockIdx.x * THREADS + threadIdx.x; k < job.len; k += (u64)gridDim.x * THREADS) {
+        const u64 address = job.ptr + k * WIDTH, i = job.element + k;
+        const u64 expected =
+            job.reduced ? Inputs<WIDTH>::result(&p, i) : Inputs<WIDTH>::element(&p, TABLE, job.rank, i);
+        if (job.action != CHECK) {
+            store_element(address, WIDTH, expected ^ flip);
+            continue;
+        }
+        const u64 actual = load_element(address, WIDTH);
+        const bool nan = job.reduced && p.method == TABLE && accepts_special(&p, actual, expected);
+        if (actual != expected && !nan)
+            wrong += report_element(to, actual, expected, job.index + k);
+    }
+    if (wrong)
+        atomicAdd(&out->wrong, wrong);
+}
+
+#define EACH_KERNEL(WIDTH)                                                                                            \
+    KERNEL each_##WIDTH(Params p, Job job, Outcome *out)                                                              \
+    {                                                                                                                 \
+        each<WIDTH>(p, job, out);                                                                                     \
+    }
+EACH_KERNEL(1)
+EACH_KERNEL(2)
+EACH_KERNEL(4)
+EACH_KERNEL(8)

@@ -78,11 +78,47 @@ FN u64 W(round)(u64 value, u32 fraction_bits)
 #endif
 }
 
-/* The expected value at element `i`. */
-FN NUM W(reduced)(const Params *p, u64 i)
+/* The target of element `i`: the result, but for special values and odd scalars. */
+FN NUM W(target)(const Params *p, u64 i)
 {
     NUM random = W(element)(p->target_key, i);
     return (((random & (NUM)p->target_and) + (NUM)p->target_add) ^ (NUM)p->target_xor) & MASK;
+}
+
+/* Rust: oracle::tripled. */
+FN NUM W(tripled)(NUM bits, u32 fraction_bits)
+{
+    NUM hidden = (NUM)1 << fraction_bits;
+    NUM three = 3 * ((bits & (hidden - 1)) | hidden);
+    NUM places = three >= 4 * hidden ? 2 : 1;
+    return (bits & ~(hidden - 1)) + (places << fraction_bits) + (three >> places) - hidden;
+}
+
+/* Rust: Plan::scenario. */
+FN const Scenario *W(scenario)(const Params *p, u64 i)
+{
+    return &p->table[(u32)W(element)(p->target_key, i) % SCENARIOS];
+}
+
+/* Rust: Plan::special. */
+FN NUM W(special)(const Params *p, u64 i, u32 q)
+{
+    const Scenario *s = W(scenario)(p, i);
+    return (NUM)(q == 0 ? s->first : q == p->ranks / 2 ? s->second : s->others);
+}
+
+/* Results that are not their targets. */
+FN NUM W(result)(const Params *p, u64 i)
+{
+    if (p->method == TABLE)
+        return (NUM)W(scenario)(p, i)->expected;
+    return W(tripled)(W(target)(p, i), FRACTION_BITS(p)) & MASK;
+}
+
+/* The expected value at element `i`. */
+FN NUM W(reduced)(const Params *p, u64 i)
+{
+    return p->method == TABLE || p->odd ? W(result)(p, i) : W(target)(p, i);
 }
 
 /* The stream that position `q` draws from: one for those who share the target, one for each pair behind them. */
@@ -275,6 +311,7 @@ FN NUM W(share)(const Params *p, u32 method, NUM target, u32 rank, u64 i, u32 q)
     case FLOAT_MIN:
     case FLOAT_MAX: return W(float_extreme)(p, target, i, q);
     case FLOAT_AVG: return W(float_avg)(p, target, q);
+    case TABLE: return W(special)(p, i, q);
     default: return W(element)(sub(p->pair_key, rank), i);
     }
 }

@@ -15,7 +15,7 @@ mod tests;
 
 /// The PTX for a device by the major number of its compute capability, which must be 7 or more.
 ///
-/// Both become the same machine code today. The newer one is for devices and drivers that give up the older target.
+/// The newer one is the same source, with fills that can let go early (see [`Job::early`]).
 pub fn ptx(compute_capability_major: u32) -> &'static str {
     if compute_capability_major >= 9 { include_str!("collcheck_sm90.ptx") } else { include_str!("collcheck_sm70.ptx") }
 }
@@ -50,8 +50,9 @@ pub struct Job {
     pub reduced: u32,
     /// The [`Action`].
     pub action: u32,
-    /// Keeps the size a multiple of 8.
-    pub reserved: u32,
+    /// 1 for a fill that lets what is queued next begin before it has ended: programmatic dependent launch. Only the PTX
+    /// for compute capability 9 and above knows how; elsewhere it is a plain fill.
+    pub early: u32,
 }
 
 /// One wrong element.
@@ -108,7 +109,7 @@ impl Outcome {
 pub const GUARD: &str = "guard";
 
 /// All kernels.
-pub const NAMES: [&str; 35] = [
+pub const NAMES: [&str; 39] = [
     GUARD,
     "check_exact",
     "check_exact_8",
@@ -144,13 +145,25 @@ pub const NAMES: [&str; 35] = [
     "float_avg_2",
     "float_avg_4",
     "float_avg_8",
+    "each_1",
+    "each_2",
+    "each_4",
+    "each_8",
 ];
 
 /// The kernel for an action on a region whose content is the reduction (`reduced`) or a rank's input.
 ///
 /// Expected values and copied inputs are one masked stream for all ops and dtypes. A rank's input to a reduction has a
-/// kernel for each method and width, which does all three actions.
+/// kernel for each method and width, which does all three actions; so have special values, and results of odd scalars.
 pub fn name(action: Action, reduced: bool, p: &Params) -> &'static str {
+    if p.method == Method::Table || reduced && p.odd == 1 {
+        return match p.width {
+            8 => "each_8",
+            4 => "each_4",
+            2 => "each_2",
+            _ => "each_1",
+        };
+    }
     if reduced || p.method == Method::Copy {
         return match (action, reduced && p.tolerance > 0, p.width) {
             (Action::Check, false, 8) => "check_exact_8",
@@ -163,7 +176,7 @@ pub fn name(action: Action, reduced: bool, p: &Params) -> &'static str {
     }
     // There is no integer of 2 bytes.
     match (p.method, p.width) {
-        (Method::Copy, _) => "write_stream",
+        (Method::Copy | Method::Table, _) => "write_stream",
         (Method::IntSum, 8) => "int_sum_8",
         (Method::IntSum, 4) => "int_sum_4",
         (Method::IntSum, _) => "int_sum_1",

@@ -31,14 +31,26 @@ enum {
     FLOAT_PROD = 7,
     FLOAT_MIN = 8,
     FLOAT_MAX = 9,
-    FLOAT_AVG = 10
+    FLOAT_AVG = 10,
+    TABLE = 11
 };
+
+/* Rust: special::SCENARIOS. */
+enum { SCENARIOS = 16 };
 
 /* A stream of random words. */
 typedef struct Key {
     u32 a;
     u32 b;
 } Key;
+
+/* Rust: special::Scenario, which explains the fields. */
+typedef struct Scenario {
+    u64 first;
+    u64 second;
+    u64 others;
+    u64 expected;
+} Scenario;
 
 /* Rust: oracle::Params, which explains the fields. */
 typedef struct Params {
@@ -69,7 +81,9 @@ typedef struct Params {
     u32 scaled;
     u32 growth;
     u32 skewed;
-    u32 reserved;
+    u32 odd;
+    u64 largest;
+    Scenario table[SCENARIOS];
 } Params;
 
 /* 64 for zero. */
@@ -224,8 +238,11 @@ FN int scale_exponent(u32 rank)
 /* The scalar of `rank` for mulsum, as bits of the dtype. */
 FN u64 scalar(const Params *p, u32 rank)
 {
-    if (p->fraction_bits != 0)
-        return (u64)(p->bias + scale_exponent(rank)) << p->fraction_bits;
+    if (p->fraction_bits != 0) {
+        u64 power = (u64)(p->bias + scale_exponent(rank)) << p->fraction_bits;
+        /* three times a power of two is half as much again as the next one */
+        return p->odd ? power + ((u64)3 << (p->fraction_bits - 1)) : power;
+    }
     return scale_odd(rank) & p->mask;
 }
 
@@ -272,10 +289,10 @@ FN u64 input(const Params *p, u32 rank, u64 i)
 {
     u32 q = position(p, rank, i);
     switch (p->width) {
-    case 1: return share_1(p, p->method, reduced_1(p, i), rank, i, q);
-    case 2: return share_2(p, p->method, reduced_2(p, i), rank, i, q);
-    case 4: return share_4(p, p->method, reduced_4(p, i), rank, i, q);
-    default: return share_8(p, p->method, reduced_8(p, i), rank, i, q);
+    case 1: return share_1(p, p->method, target_1(p, i), rank, i, q);
+    case 2: return share_2(p, p->method, target_2(p, i), rank, i, q);
+    case 4: return share_4(p, p->method, target_4(p, i), rank, i, q);
+    default: return share_8(p, p->method, target_8(p, i), rank, i, q);
     }
 }
 

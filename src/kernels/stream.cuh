@@ -206,6 +206,18 @@ FN int accepts(u64 actual, u64 expected, u64 mask, u32 tolerance)
     return ((actual - expected + tolerance) & mask) <= 2 * tolerance;
 }
 
+/* Whether bits are a NaN. */
+FN int is_nan(const Params *p, u64 bits)
+{
+    return (bits & p->mask & ~p->sign) > p->largest;
+}
+
+/* The same for special values: a NaN passes for a NaN. */
+FN int accepts_special(const Params *p, u64 actual, u64 expected)
+{
+    return actual == expected || (is_nan(p, actual) && is_nan(p, expected));
+}
+
 /* log2 of a width. */
 FN u32 width_bits(u32 width)
 {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::case::{DType, Op, Primitive};
-use crate::oracle::Plan;
+use crate::oracle::{Data, Plan};
 
 /// FNV-1a over names and texts of the sources, as `build-ptx.py` computes it too.
 fn fingerprint() -> u64 {
@@ -20,6 +20,7 @@ fn fingerprint() -> u64 {
 }
 
 const MAJORS: [u32; 2] = [7, 9];
+const ACTIONS: [Action; 3] = [Action::Fill, Action::Poison, Action::Check];
 
 #[test]
 fn the_ptx_is_built_from_the_sources_as_they_are() {
@@ -51,23 +52,35 @@ fn the_ptx_loads_on_old_drivers_and_is_made_for_blocks_of_this_size() {
     }
 }
 
-/// Every op and dtype that a region can have; and every kernel serves some.
+/// What lets dependants begin exists from compute capability 9 on, and has no business in checks.
+#[test]
+fn fills_can_let_go_early_in_the_newer_ptx_only() {
+    let instruction = "griddepcontrol.launch_dependents;";
+    assert!(!ptx(7).contains(instruction));
+    for kernel in ptx(9).split(".visible .entry ").skip(1) {
+        let fills = !kernel.starts_with("check") && !kernel.starts_with(GUARD);
+        assert_eq!(kernel.contains(instruction), fills, "{:?}", kernel.lines().next());
+    }
+}
+
+/// Every op, dtype and kind of data that a region can have; and every kernel serves some.
 #[test]
 fn every_region_has_its_own_kernel() {
     let mut used = BTreeSet::from([GUARD]);
     for dtype in DType::ALL {
-        // averages over a power of two of ranks are sums
-        let ops = Op::ALL.into_iter().map(Some).chain([None]).flat_map(|op| [(op, 3), (op, 4)]);
-        for (op, ranks) in ops {
-            let plan = Plan::new(1, Primitive::AllReduce, op, dtype, ranks, 0);
-            for action in [Action::Fill, Action::Poison, Action::Check] {
-                for reduced in [false, true] {
-                    let name = name(action, reduced, plan.params());
-                    assert!(NAMES.contains(&name), "{name}");
-                    let width = name.rsplit('_').next().and_then(|w| w.parse::<u64>().ok());
-                    assert!(width.is_none_or(|w| w == dtype.size()), "{name} for {dtype}");
-                    assert!(width.is_some() || dtype.size() < 8, "{name} for {dtype}");
-                    used.insert(name);
+        let ops = Op::ALL.into_iter().map(Some).chain([None]);
+        for op in ops {
+            for data in [Data::Plain, Data::Special, Data::OddScalars] {
+                // averages are exact for a power of two of ranks
+                for plan in [3, 4].map(|ranks| Plan::with(data, 1, Primitive::AllReduce, op, dtype, ranks, 0)) {
+                    for (action, reduced) in ACTIONS.into_iter().flat_map(|a| [(a, false), (a, true)]) {
+                        let name = name(action, reduced, plan.params());
+                        assert!(NAMES.contains(&name), "{name}");
+                        let width = name.rsplit('_').next().and_then(|w| w.parse::<u64>().ok());
+                        assert!(width.is_none_or(|w| w == dtype.size()), "{name} for {dtype}");
+                        assert!(width.is_some() || dtype.size() < 8, "{name} for {dtype}");
+                        used.insert(name);
+                    }
                 }
             }
         }
@@ -101,5 +114,5 @@ fn an_outcome_tells_the_samples_it_has_and_the_first_of_them() {
 #[test]
 fn arguments_are_small() {
     assert_eq!(size_of::<Params>() % 8, 0);
-    assert!(size_of::<Params>() + size_of::<Job>() + 8 <= 256);
+    assert!(size_of::<Params>() + size_of::<Job>() + 8 <= 1024);
 }

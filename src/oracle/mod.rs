@@ -18,24 +18,32 @@
 //!   for a power of two of ranks they are those of a sum, times `n`, and exact. Else positions 0 and `n / 2` (0 alone
 //!   where the precision is too low) hold `n T`, as near as their precision can; within 2 ulp of `T` in any order.
 //!
+//! Two variants have other data: [`special`] values, and mulsum with odd scalars. There the inputs are those of a sum for
+//! a precision two bits shorter, scalars are `3 * 2^e`, and results are three times the target; so a library that takes
+//! the scalar's exponent for the whole is seen.
+//!
 //! Written twice: the Rust here and `kernels/oracle.cuh`; both read the same [`Params`].
 
 pub mod average;
 pub mod combine;
+mod data;
 pub mod forensics;
 mod format;
 mod hash;
 mod params;
 pub mod score;
+pub mod special;
 
+pub use data::Data;
 pub use format::show;
 pub use params::{Method, Params};
 
 #[cfg(test)]
 mod tests;
 
-use crate::case::{DType, Op, Primitive};
+use crate::case::{Case, DType, Op, Primitive};
 use hash::{below, draw, element, sub};
+use special::{SCENARIOS, Scenario};
 
 /// What is asked of one placement of one case: the recipe for all its inputs and expected values.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,18 +54,38 @@ pub struct Plan {
     primitive: Primitive,
     op: Option<Op>,
     epoch: u64,
+    data: Data,
 }
 
 impl Plan {
-    /// The recipe. `epoch` tells placements and repetitions apart, so that stale data is wrong data.
+    /// The recipe of plain data. `epoch` tells placements and repetitions apart, so that stale data is wrong data.
     pub fn new(seed: u64, primitive: Primitive, op: Option<Op>, dtype: DType, ranks: u32, epoch: u64) -> Plan {
-        Plan { dtype, params: Params::new(seed, primitive, op, dtype, ranks, epoch), seed, primitive, op, epoch }
+        Plan::with(Data::Plain, seed, primitive, op, dtype, ranks, epoch)
+    }
+
+    /// The recipe of a case, with the data that its variants ask for.
+    pub fn of(case: &Case, seed: u64, ranks: u32, epoch: u64) -> Plan {
+        Plan::with(Data::of(&case.variants), seed, case.primitive, case.op, case.dtype, ranks, epoch)
+    }
+
+    /// The recipe of data of one kind; plain where the reduction has no such data.
+    pub fn with(
+        data: Data,
+        seed: u64,
+        primitive: Primitive,
+        op: Option<Op>,
+        dtype: DType,
+        ranks: u32,
+        epoch: u64,
+    ) -> Plan {
+        let params = Params::new(seed, primitive, op, dtype, ranks, epoch, data);
+        Plan { dtype, params, seed, primitive, op, epoch, data }
     }
 
     /// The recipe of so many epochs before, if there were as many.
     pub fn before(&self, epochs: u64) -> Option<Plan> {
         let epoch = self.epoch.checked_sub(epochs)?;
-        Some(Plan::new(self.seed, self.primitive, self.op, self.dtype, self.params.ranks, epoch))
+        Some(Plan::with(self.data, self.seed, self.primitive, self.op, self.dtype, self.params.ranks, epoch))
     }
 
     /// The element type.
@@ -84,6 +112,7 @@ impl Plan {
             Method::FloatProd => self.float_prod(rank, index),
             Method::FloatMin | Method::FloatMax => self.float_extreme(rank, index),
             Method::FloatAvg => self.float_avg(rank, index),
+            Method::Table => self.special(rank, index),
         }
     }
 
@@ -91,24 +120,48 @@ impl Plan {
     #[inline]
     pub fn reduced(&self, index: u64) -> u64 {
         let p = &self.params;
+        let target = self.target(index);
+        if p.method == Method::Table {
+            self.scenario(index).expected
+        } else if p.odd == 1 {
+            tripled(target, p.fraction_bits)
+        } else {
+            target
+        }
+    }
+
+    /// A masked random word: the result, or a third of it where scalars are odd.
+    #[inline]
+    fn target(&self, index: u64) -> u64 {
+        let p = &self.params;
         let random = element(p.target_key, p.width, index);
         ((random & p.target_and).wrapping_add(p.target_add) ^ p.target_xor) & p.mask
     }
 
-    /// Whether `actual` passes for `expected`: the same bits, or for an inexact float avg at most 2 ulp away.
+    /// Whether `actual` passes for `expected`: the same bits, for an inexact float avg at most 2 ulp away, or of special
+    /// values a NaN for a NaN.
     #[inline]
     pub fn accepts(&self, actual: u64, expected: u64) -> bool {
         let p = &self.params;
         let tolerance = u64::from(p.tolerance);
         // Targets keep far from zero and from NaN, so that the distance of codes is the distance in ulp.
-        actual.wrapping_sub(expected).wrapping_add(tolerance) & p.mask <= 2 * tolerance
+        let near = actual.wrapping_sub(expected).wrapping_add(tolerance) & p.mask <= 2 * tolerance;
+        near || p.method == Method::Table && self.is_nan(actual) && self.is_nan(expected)
+    }
+
+    /// Whether the bits are no number.
+    fn is_nan(&self, bits: u64) -> bool {
+        self.dtype.float().is_some() && bits & self.params.mask & !self.params.sign > self.params.largest
     }
 
     /// The scalar of `rank` for mulsum, as bits of the dtype.
     pub fn scalar(&self, rank: u32) -> u64 {
         let p = &self.params;
         match self.dtype.float() {
-            Some(format) => ((format.bias + scale_exponent(rank)) as u64) << format.fraction_bits,
+            Some(format) => {
+                let power = ((format.bias + scale_exponent(rank)) as u64) << format.fraction_bits;
+                if p.odd == 1 { tripled(power, format.fraction_bits) } else { power }
+            }
             None => scale_odd(rank) & p.mask,
         }
     }
@@ -127,7 +180,7 @@ impl Plan {
 
     fn int_sum(&self, rank: u32, i: u64) -> u64 {
         let p = &self.params;
-        let target = self.reduced(i);
+        let target = self.target(i);
         let q = self.position(rank, i);
         let share = if p.owners == 1 && q == 0 {
             target
@@ -150,7 +203,7 @@ impl Plan {
 
     fn int_prod(&self, rank: u32, i: u64) -> u64 {
         let p = &self.params;
-        let target = self.reduced(i);
+        let target = self.target(i);
         let q = self.position(rank, i);
         // odd, so that all have an inverse
         let share = if p.owners == 1 && q == 0 {
@@ -176,7 +229,7 @@ impl Plan {
 
     fn int_extreme(&self, rank: u32, i: u64) -> u64 {
         let p = &self.params;
-        let target = self.reduced(i);
+        let target = self.target(i);
         let q = self.position(rank, i);
         if q == 0 {
             return target;
@@ -200,7 +253,7 @@ impl Plan {
             // The type cannot count to n: the quotient is zero, and a few ones are all that does not wrap.
             return u64::from(u64::from(q) < p.pair_range);
         }
-        let target = self.reduced(i);
+        let target = self.target(i);
         let negative = target & p.sign_flip != 0;
         let size = if negative { target.wrapping_neg() & p.mask } else { target };
         let coin = || draw(p.split_key, p.width, i) & 1 == 1;
@@ -235,7 +288,7 @@ impl Plan {
         if q >= p.active {
             return 0;
         }
-        let target = self.reduced(i);
+        let target = self.target(i);
         let fraction = 1u64 << p.fraction_bits;
         let negative = target & p.sign == p.sign;
         let units = (target & (fraction - 1) | fraction) >> (p.fraction_bits + 1 - p.target_bits);
@@ -267,7 +320,7 @@ impl Plan {
         let q = self.position(rank, i);
         let one = (p.bias as u64) << p.fraction_bits;
         let sign_pairs = (p.ranks - p.owners) / 2 - p.pairs;
-        let target = || self.reduced(i) ^ if sign_pairs % 2 == 1 { p.sign } else { 0 };
+        let target = || self.target(i) ^ if sign_pairs % 2 == 1 { p.sign } else { 0 };
         if p.owners == 1 && q == 0 {
             return target();
         }
@@ -292,7 +345,7 @@ impl Plan {
 
     fn float_extreme(&self, rank: u32, i: u64) -> u64 {
         let p = &self.params;
-        let target = self.reduced(i);
+        let target = self.target(i);
         let q = self.position(rank, i);
         if q == 0 {
             return target;
@@ -311,6 +364,22 @@ impl Plan {
         if loser < codes { p.sign | (p.max_finite - loser) } else { loser - codes + smallest }
     }
 
+    /// The scenario of an element.
+    fn scenario(&self, i: u64) -> Scenario {
+        let p = &self.params;
+        let pick = element(p.target_key, p.width, i) as usize % SCENARIOS;
+        p.table.get(pick).copied().unwrap_or_default()
+    }
+
+    fn special(&self, rank: u32, i: u64) -> u64 {
+        let scenario = self.scenario(i);
+        match self.position(rank, i) {
+            0 => scenario.first,
+            q if q == self.params.ranks / 2 => scenario.second,
+            _ => scenario.others,
+        }
+    }
+
     fn float_avg(&self, rank: u32, i: u64) -> u64 {
         let p = &self.params;
         let owner = match self.position(rank, i) {
@@ -318,7 +387,7 @@ impl Plan {
             q if p.owners == 2 && q == p.ranks / 2 => 1,
             _ => return 0,
         };
-        average::part(p, self.reduced(i), owner)
+        average::part(p, self.target(i), owner)
     }
 }
 
@@ -345,6 +414,15 @@ fn compose(count: u64, unit_field: u64, fraction_bits: u32) -> u64 {
     let significand =
         if top <= fraction_bits { count << (fraction_bits - top) } else { count >> (top - fraction_bits) };
     (field << fraction_bits) + significand - (1 << fraction_bits)
+}
+
+/// Three times a normal float whose last two fraction bits are zero, or a power of two.
+fn tripled(bits: u64, fraction_bits: u32) -> u64 {
+    let hidden = 1u64 << fraction_bits;
+    let three = 3 * (bits & (hidden - 1) | hidden);
+    // from 3 to 6 times the hidden bit
+    let places = if three >= 4 * hidden { 2 } else { 1 };
+    (bits & !(hidden - 1)) + (places << fraction_bits) + (three >> places) - hidden
 }
 
 /// The exponent of a rank's mulsum scalar for floats: neighbours differ, and none is zero.

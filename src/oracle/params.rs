@@ -1,7 +1,9 @@
 //! The recipe of inputs as plain numbers: what Rust and the kernels both read.
 
 use super::average;
+use super::data::Data;
 use super::hash::{Key, key};
+use super::special::{self, SCENARIOS, Scenario};
 use crate::case::{DType, FloatFormat, Kind, Op, Primitive};
 
 /// How inputs are made.
@@ -20,6 +22,7 @@ pub enum Method {
     FloatMin = 8,
     FloatMax = 9,
     FloatAvg = 10,
+    Table = 11,
 }
 
 /// The recipe. `struct Params` of `kernels/oracle.cuh` has the same layout: change both.
@@ -83,8 +86,12 @@ pub struct Params {
     pub growth: u32,
     /// Float avg: the first owner takes V/2 + V/16 of V instead of V/2.
     pub skewed: u32,
-    /// Keeps the size a multiple of 8.
-    pub reserved: u32,
+    /// 1 where the scalars of mulsum are three times a power of two: results are three times what the target says.
+    pub odd: u32,
+    /// Floats: the largest magnitude that is a number, as bits: infinity, where there is one.
+    pub largest: u64,
+    /// Special values: what inputs and results are.
+    pub table: [Scenario; SCENARIOS],
 }
 
 /// Exponent fields that targets have: `first` and a power of two of them.
@@ -94,7 +101,15 @@ pub(super) struct Fields {
 }
 
 impl Params {
-    pub(super) fn new(seed: u64, primitive: Primitive, op: Option<Op>, dtype: DType, ranks: u32, epoch: u64) -> Params {
+    pub(super) fn new(
+        seed: u64,
+        primitive: Primitive,
+        op: Option<Op>,
+        dtype: DType,
+        ranks: u32,
+        epoch: u64,
+        data: Data,
+    ) -> Params {
         let ranks = ranks.max(1);
         let op_code = op.map_or(0, |op| 1 + op as u64);
         let parts = |purpose: u64| [seed, primitive as u64, op_code, dtype as u64, u64::from(ranks), epoch, purpose];
@@ -126,7 +141,9 @@ impl Params {
             scaled: u32::from(op == Some(Op::Mulsum)),
             growth: 0,
             skewed: 0,
-            reserved: 0,
+            odd: 0,
+            largest: dtype.float().map_or(0, |format| format.infinity.unwrap_or(format.max_finite)),
+            table: [Scenario::default(); SCENARIOS],
         };
         if let Some(op) = op {
             match dtype.kind() {
@@ -134,7 +151,16 @@ impl Params {
                     p.fraction_bits = format.fraction_bits;
                     p.bias = format.bias;
                     p.max_finite = format.max_finite;
-                    p.for_floats(op, dtype, &format);
+                    match data.fitting(Some(op), dtype) {
+                        Data::Special => {
+                            p.method = Method::Table;
+                            p.table = special::table(op, dtype, &format, ranks);
+                        }
+                        fitting => {
+                            p.odd = u32::from(fitting == Data::OddScalars);
+                            p.for_floats(op, dtype, &format);
+                        }
+                    }
                 }
                 kind => p.for_integers(op, kind == Kind::Signed),
             }
@@ -240,7 +266,8 @@ impl Params {
 
     fn for_float_sum(&mut self, fields: Fields) {
         self.method = Method::FloatSum;
-        let precision = self.fraction_bits + 1;
+        // three times what fits so many bits fits two more
+        let precision = self.fraction_bits + 1 - 2 * self.odd;
         let budget = 1u64 << precision;
         // A target below half of the budget leaves the other half to pairs of at least one unit; two owners are a pair too.
         self.active = u64::from(self.ranks).min(budget + 3) as u32;
@@ -249,7 +276,7 @@ impl Params {
         let pairs = u64::from(self.active / 2);
         self.target_bits = target_bits(precision, self.ranks);
         self.pair_range = (budget / 2 + 1) / pairs.max(1);
-        let unused = precision - self.target_bits;
+        let unused = self.fraction_bits + 1 - self.target_bits;
         self.set_float_target(fields, ((1 << self.fraction_bits) - 1) & !((1 << unused) - 1));
     }
 

@@ -18,6 +18,18 @@ fn plans() -> impl Iterator<Item = (Op, DType, u32, Plan)> {
     })
 }
 
+/// Mulsum with odd scalars.
+fn odd_plans() -> impl Iterator<Item = (Op, DType, u32, Plan)> {
+    let dtypes = [DType::Half, DType::Bfloat16, DType::Float, DType::Double];
+    dtypes.into_iter().flat_map(|dtype| {
+        RANKS.into_iter().map(move |ranks| {
+            let (op, epoch) = (Op::Mulsum, u64::from(ranks));
+            let plan = Plan::with(Data::OddScalars, 42, Primitive::AllReduce, Some(op), dtype, ranks, epoch);
+            (op, dtype, ranks, plan)
+        })
+    })
+}
+
 /// A number exact enough for any partial result of one dtype: a multiple of `2^exponent`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Exact {
@@ -177,7 +189,8 @@ fn reduce_at_random(rng: &mut StdRng, op: Op, dtype: DType, mut parts: Vec<u64>)
 #[test]
 fn any_order_and_grouping_gives_the_expected_bits_and_rounds_nothing() {
     let mut rng = StdRng::seed_from_u64(1);
-    for (op, dtype, ranks, plan) in plans().filter(|(op, _, _, plan)| *op != Op::Avg || exact_average(plan, *op)) {
+    let exact_ones = plans().filter(|(op, _, _, plan)| *op != Op::Avg || exact_average(plan, *op));
+    for (op, dtype, ranks, plan) in exact_ones.chain(odd_plans()) {
         for _ in 0..if ranks > 64 { 6 } else { 40 } {
             let i = rng.random_range(0..1u64 << 34);
             let parts = (0..ranks).map(|r| contribution(&plan, op, dtype, r, i)).collect();
@@ -190,9 +203,8 @@ fn any_order_and_grouping_gives_the_expected_bits_and_rounds_nothing() {
 /// Sums of either sign separately are the largest partial sums there are: if they are exact, every subset is.
 #[test]
 fn the_largest_partial_sums_fit_the_significand() {
-    for (op, dtype, ranks, plan) in
-        plans().filter(|(op, _, _, plan)| matches!(op, Op::Sum | Op::Mulsum) || exact_average(plan, *op))
-    {
+    let sums = plans().filter(|(op, _, _, plan)| matches!(op, Op::Sum | Op::Mulsum) || exact_average(plan, *op));
+    for (op, dtype, ranks, plan) in sums.chain(odd_plans()) {
         let Some(format) = dtype.float() else { continue };
         for i in 0..200 {
             let parts: Vec<Exact> =
@@ -282,7 +294,7 @@ fn float_averages_end_within_two_ulp_and_losing_or_doubling_one_does_not() {
 /// Every rank counts: over `ranks` neighbouring elements each rank's loss is seen wherever theory lets it be seen.
 #[test]
 fn every_rank_is_missed_somewhere_in_a_block() {
-    for (op, dtype, ranks, plan) in plans() {
+    for (op, dtype, ranks, plan) in plans().chain(odd_plans()) {
         if ranks == 1 || (op == Op::Avg && !exact_average(&plan, op)) || ranks > 64 {
             continue;
         }
@@ -349,5 +361,38 @@ fn no_expected_element_carries_into_the_next() {
                 (0..lanes).map(|lane| plan.reduced(lanes * word + lane) << (8 * dtype.size() * lane)).sum::<u64>();
             assert_eq!(packed, elements, "{op} {dtype} {ranks} ranks, word {word}");
         }
+    }
+}
+
+#[test]
+fn odd_scalars_are_no_powers_of_two_and_taking_them_for_one_is_seen() {
+    for (op, dtype, ranks, plan) in odd_plans() {
+        let fraction = (1u64 << plan.params().fraction_bits) - 1;
+        let plain = Plan::new(42, Primitive::AllReduce, Some(op), dtype, ranks, u64::from(ranks));
+        for rank in 0..ranks {
+            assert_ne!(plan.scalar(rank) & fraction, 0, "{dtype} rank {rank}");
+            assert_ne!(plan.scalar(rank), plan.scalar(rank + 1));
+        }
+        for i in 0..100 {
+            let powers = (0..ranks).map(|r| {
+                exact(dtype, plan.input(r, i)).times(exact(dtype, plain.scalar(r))).bits(dtype).expect("exact")
+            });
+            let result = powers.reduce(|a, b| combine(op, dtype, a, b));
+            assert_ne!(result, Some(plan.reduced(i)), "{dtype} {ranks} ranks, element {i}");
+        }
+    }
+}
+
+#[test]
+fn the_recipe_of_a_case_is_that_of_its_variants() {
+    let of = |name: &str| Plan::of(&name.parse().expect("a case"), 1, 4, 3);
+    let plain = of("all_reduce::mulsum::float::1KiB");
+    assert_eq!(plain, Plan::new(1, Primitive::AllReduce, Some(Op::Mulsum), DType::Float, 4, 3));
+    let (special, odd) =
+        (of("all_reduce::mulsum::float::1KiB@special"), of("all_reduce::mulsum::float::1KiB@oddscalars"));
+    assert_eq!((special.params().method, odd.params().odd), (Method::Table, 1));
+    for plan in [special, odd] {
+        let before = plan.before(2).expect("three epochs");
+        assert_eq!((before.data, before.epoch), (plan.data, 1));
     }
 }

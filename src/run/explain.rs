@@ -12,7 +12,7 @@ pub fn explain(request: &Request, rank: u32, measured: &Measured) -> String {
     let (Some(verdict), Some(epoch)) = (&measured.output, measured.occasion.epoch) else { return String::new() };
     // in a group of several dtypes, the call's own
     let case = Case { dtype: measured.occasion.dtype, ..request.case.clone() };
-    let plan = Plan::new(request.seed, case.primitive, case.op, case.dtype, request.ranks, epoch);
+    let plan = Plan::of(&case, request.seed, request.ranks, epoch);
     let scene = Scene { plan: &plan, segments: &segments(&case, request.ranks, rank, measured.placement), rank };
     forensics::explain(&scene, verdict).map(|explanation| explanation.to_string()).unwrap_or_default()
 }

@@ -62,7 +62,7 @@ pub struct Findings {
 
 impl<'a> Trial<'a> {
     pub fn new(case: &'a Case, ranks: u32, rank: u32, placement: Placement, epoch: u64) -> Trial<'a> {
-        let plan = Plan::new(11, case.primitive, case.op, case.dtype, ranks, epoch);
+        let plan = Plan::of(case, 11, ranks, epoch);
         Trial { case, ranks, rank, placement, plan }
     }
 

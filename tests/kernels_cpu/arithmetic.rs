@@ -5,12 +5,13 @@ use std::mem::{offset_of, size_of};
 use std::sync::OnceLock;
 
 use collcheck::kernels::{Job, Outcome, Sample, THREADS, grid};
+use collcheck::oracle::special::{SCENARIOS, Scenario};
 use collcheck::oracle::{Method, Params, Plan};
 use libloading::{Library, Symbol};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::library::{C, compile};
-use super::plans;
+use super::{plans, unmasked};
 
 const RANKS: [u32; 8] = [1, 2, 3, 4, 8, 17, 64, 1024];
 
@@ -50,13 +51,14 @@ fn structures_have_the_layout_that_rust_gives_them() {
     }
     let params = layout!(Params: mask target_and target_add target_xor sign max_finite sign_flip pair_range base
         target_key split_key pair_key width method ranks offset stride active owners pairs target_bits fraction_bits bias
-        tolerance scaled growth skewed reserved);
-    let job = layout!(Job: ptr len index element rank reduced action reserved);
+        tolerance scaled growth skewed odd largest table);
+    let scenario = layout!(Scenario: first second others expected);
+    let job = layout!(Job: ptr len index element rank reduced action early);
     let sample = layout!(Sample: index actual expected);
     let outcome = layout!(Outcome: wrong first sampled lock samples);
     let per_tile = (0u64..).find(|&n| grid(16 * n + 1, 1_000).0 == 2).unwrap() / u64::from(THREADS);
-    let constants = [THREADS as usize, per_tile as usize, collcheck::backend::MAX_SAMPLES];
-    let ours = params.iter().chain(&job).chain(&sample).chain(&outcome).chain(&constants);
+    let constants = [THREADS as usize, per_tile as usize, collcheck::backend::MAX_SAMPLES, SCENARIOS];
+    let ours = params.iter().chain(&scenario).chain(&job).chain(&sample).chain(&outcome).chain(&constants);
     let ours: Vec<u64> = ours.map(|&n| n as u64).collect();
     let len: Symbol<*const u64> = symbol(library, "collcheck_layout_len");
     let first: Symbol<*const u64> = symbol(library, "collcheck_layout");
@@ -73,7 +75,7 @@ fn inputs_expected_values_and_scalars_are_the_same_bits() {
     let reduced: Symbol<unsafe extern "C" fn(*const Params, u64) -> u64> = symbol(library, "collcheck_reduced");
     let scalar: Symbol<unsafe extern "C" fn(*const Params, u32) -> u64> = symbol(library, "collcheck_scalar");
     let mut rng = StdRng::seed_from_u64(1);
-    for (op, dtype, plan) in plans(&RANKS) {
+    for (op, dtype, plan) in plans(&RANKS).chain(unmasked(&RANKS)) {
         let p = plan.params();
         for _ in 0..2000 {
             let i = index(&mut rng);
@@ -97,7 +99,8 @@ fn words_of_inputs_hold_the_elements_in_memory_order() {
     type Indexed = unsafe extern "C" fn(*const Params, u32, u64) -> u64;
     let input_word: Symbol<Indexed> = symbol(library, "collcheck_input_word");
     let mut rng = StdRng::seed_from_u64(2);
-    for (op, dtype, plan) in plans(&[1, 2, 3, 8, 1024]) {
+    let ranks = [1, 2, 3, 8, 1024];
+    for (op, dtype, plan) in plans(&ranks).chain(unmasked(&ranks)) {
         let p = plan.params();
         if p.method == Method::Copy {
             continue;
@@ -215,5 +218,34 @@ fn a_vector_differs_exactly_if_one_of_its_elements_is_not_accepted() {
             seen[usize::from(accepted)] += 1;
         }
         assert!(seen[0] > 40 && seen[1] > 40, "{seen:?}");
+    }
+}
+
+/// Of special values any NaN passes for an expected one, and nothing else but the same bits.
+#[test]
+fn a_nan_passes_for_a_nan_and_a_number_never_does() {
+    let Some(library) = library() else { return };
+    type Accepts = unsafe extern "C" fn(*const Params, u64, u64) -> c_int;
+    let accepts: Symbol<Accepts> = symbol(library, "collcheck_accepts");
+    let mut rng = StdRng::seed_from_u64(6);
+    for (op, dtype, plan) in unmasked(&[1, 2, 8]).filter(|(.., plan)| plan.params().method == Method::Table) {
+        let p = plan.params();
+        let is_nan = |bits: u64| bits & !p.sign > p.largest;
+        let mut seen = [0u32; 2];
+        for i in 0..500 {
+            let expected = plan.reduced(i);
+            let any = rng.random::<u64>() & p.mask;
+            let quiet = p.mask ^ if rng.random() { p.sign } else { 0 };
+            for actual in [expected, any, quiet, expected ^ p.sign, !expected & p.mask, p.largest] {
+                let wanted = actual == expected || is_nan(actual) && is_nan(expected);
+                // SAFETY: reads `*p`.
+                let theirs = unsafe { accepts(p, actual, expected) } != 0;
+                let all = (plan.accepts(actual, expected), theirs);
+                assert_eq!(all, (wanted, wanted), "{op:?} {dtype} {actual:#x} for {expected:#x}");
+                seen[usize::from(is_nan(expected) && !wanted)] += 1;
+            }
+            assert!(!plan.accepts(!expected & p.mask, expected), "the poison of {expected:#x} passes");
+        }
+        assert!(seen[0] > 100 && seen[1] > 10, "{op:?} {dtype} {seen:?}");
     }
 }

@@ -8,14 +8,25 @@ mod library;
 mod regions;
 
 use collcheck::case::{DType, Op, Primitive};
-use collcheck::oracle::Plan;
+use collcheck::oracle::{Data, Plan};
 
-/// Every recipe there is, for some numbers of ranks.
+/// Every recipe of plain data, for some numbers of ranks.
 fn plans(ranks: &[u32]) -> impl Iterator<Item = (Option<Op>, DType, Plan)> {
     let ops = || Op::ALL.into_iter().map(Some).chain([None]);
     ops().flat_map(move |op| {
         DType::ALL.into_iter().flat_map(move |dtype| {
             ranks.iter().map(move |&n| (op, dtype, Plan::new(7, Primitive::AllReduce, op, dtype, n, n.into())))
+        })
+    })
+}
+
+/// Every recipe of data that is not made of masked words.
+fn unmasked(ranks: &[u32]) -> impl Iterator<Item = (Option<Op>, DType, Plan)> {
+    [Data::Special, Data::OddScalars].into_iter().flat_map(move |data| {
+        plans(ranks).filter_map(move |(op, dtype, plain)| {
+            let ranks = plain.params().ranks;
+            let plan = Plan::with(data, 7, Primitive::AllReduce, op, dtype, ranks, ranks.into());
+            (plan.params() != plain.params()).then_some((op, dtype, plan))
         })
     })
 }

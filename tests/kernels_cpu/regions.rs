@@ -6,12 +6,12 @@ use std::sync::{Mutex, OnceLock};
 use collcheck::backend::MAX_SAMPLES;
 use collcheck::case::{DType, Op, Primitive};
 use collcheck::kernels::{Action, Job, Outcome, Sample, name};
-use collcheck::oracle::{Params, Plan};
+use collcheck::oracle::{Method, Params, Plan};
 use libloading::{Library, Symbol};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::library::{CXX, compile};
-use super::plans;
+use super::{plans, unmasked};
 
 type Kernel = unsafe extern "C" fn(Params, Job, *mut Outcome);
 type LaunchGuard = unsafe extern "C" fn(u32, u64, u64, u32, *mut Outcome);
@@ -57,6 +57,7 @@ struct Region<'a> {
     rank: u32,
     reduced: bool,
     blocks: u32,
+    early: bool,
 }
 
 const BLANK: u8 = 0x5a;
@@ -83,6 +84,7 @@ impl<'a> Region<'a> {
             rank: rng.random_range(0..ranks),
             reduced: rng.random(),
             blocks: rng.random_range(1..4),
+            early: false,
         }
     }
 
@@ -95,7 +97,7 @@ impl<'a> Region<'a> {
             rank: self.rank,
             reduced: self.reduced.into(),
             action: action as u32,
-            reserved: 0,
+            early: self.early.into(),
         };
         let p = self.plan.params();
         device.launch(name(action, self.reduced, p), self.blocks, p, &job, outcome);
@@ -147,7 +149,7 @@ fn lengths(rng: &mut StdRng, width: u64) -> [u64; 4] {
 fn fill_writes_the_content_and_poison_its_complement_and_neither_more() {
     let Some(device) = Device::new() else { return };
     let mut rng = StdRng::seed_from_u64(1);
-    for (_, dtype, plan) in plans(&[1, 3, 8, 100]) {
+    for (_, dtype, plan) in plans(&[1, 3, 8, 100]).chain(unmasked(&[1, 3, 100])) {
         for len in lengths(&mut rng, dtype.size()) {
             let mut region = Region::new(&mut rng, &plan, len);
             for (action, flip) in [(Action::Fill, 0), (Action::Poison, dtype.mask())] {
@@ -171,7 +173,7 @@ fn fill_writes_the_content_and_poison_its_complement_and_neither_more() {
 fn check_passes_what_fill_wrote_and_finds_every_element_that_was_changed() {
     let Some(device) = Device::new() else { return };
     let mut rng = StdRng::seed_from_u64(2);
-    for (_, dtype, plan) in plans(&[2, 3, 64]) {
+    for (_, dtype, plan) in plans(&[2, 3, 64]).chain(unmasked(&[2, 3, 64])) {
         for len in lengths(&mut rng, dtype.size()) {
             let mut region = Region::new(&mut rng, &plan, len);
             let mut outcome = Outcome::EMPTY;
@@ -186,8 +188,9 @@ fn check_passes_what_fill_wrote_and_finds_every_element_that_was_changed() {
             let mut expected = Vec::new();
             for k in wrong {
                 let index = region.start + k;
-                // the top bit, so that averages are off by more than their tolerance
-                let flip = 1 << (8 * dtype.size() - 1);
+                // the top bit, so that averages are off by more than their tolerance; all bits, so that no NaN stays one
+                let special = plan.params().method == Method::Table;
+                let flip = if special { dtype.mask() } else { 1 << (8 * dtype.size() - 1) };
                 let actual = region.get(index) ^ flip;
                 region.set(index, actual);
                 expected.push(Sample { index, actual, expected: actual ^ flip });
@@ -248,7 +251,7 @@ fn inputs_have_no_tolerance() {
 fn a_region_that_is_wrong_all_over_is_counted_and_sampled_within_bounds() {
     let Some(device) = Device::new() else { return };
     let mut rng = StdRng::seed_from_u64(5);
-    for (_, _, plan) in plans(&[4]) {
+    for (_, _, plan) in plans(&[4]).chain(unmasked(&[4])) {
         let mut region = Region::new(&mut rng, &plan, 9000);
         let mut outcome = Outcome::EMPTY;
         region.run(device, Action::Poison, &mut outcome);
@@ -305,6 +308,44 @@ fn a_guard_zone_is_whole_or_its_first_broken_byte_is_told() {
             assert_eq!(outcome.wrong, if broken == len - 1 { 1 } else { 2 });
             let first = Sample { index: broken as u64, actual: 0xc4, expected: 0xc5 };
             assert_eq!(outcome.first(), Some(first));
+        }
+    }
+}
+
+/// Special values: NaNs of other payloads pass in results, and in no input.
+#[test]
+fn another_nan_is_right_in_a_result_and_wrong_in_an_input() {
+    let Some(device) = Device::new() else { return };
+    let mut rng = StdRng::seed_from_u64(8);
+    for (_, dtype, plan) in unmasked(&[3]).filter(|(.., plan)| plan.params().method == Method::Table) {
+        let p = plan.params();
+        for reduced in [false, true] {
+            let mut region = Region::new(&mut rng, &plan, 1000);
+            region.reduced = reduced;
+            let mut outcome = Outcome::EMPTY;
+            region.run(device, Action::Fill, &mut outcome);
+            let nans: Vec<u64> = region.elements().filter(|&k| region.get(k) & !p.sign > p.largest).collect();
+            assert!(nans.len() > 20, "{dtype}");
+            for &index in &nans {
+                region.set(index, region.get(index) ^ p.sign);
+            }
+            region.run(device, Action::Check, &mut outcome);
+            assert_eq!(outcome.wrong, if reduced { 0 } else { nans.len() as u64 }, "{}", region.describe());
+        }
+    }
+}
+
+/// Letting go early changes nothing of what a fill writes.
+#[test]
+fn an_early_fill_writes_what_a_fill_writes() {
+    let Some(device) = Device::new() else { return };
+    let mut rng = StdRng::seed_from_u64(9);
+    for (_, _, plan) in plans(&[4]).chain(unmasked(&[4])) {
+        let mut region = Region::new(&mut rng, &plan, 300);
+        region.early = true;
+        region.run(device, Action::Fill, &mut Outcome::EMPTY.clone());
+        for index in region.elements() {
+            assert_eq!(region.get(index), region.content(index), "{} {index}", region.describe());
         }
     }
 }

@@ -91,12 +91,15 @@ fn add(verdict: &mut Verdict, wrong: Wrong) {
 mod tests {
     use super::*;
     use crate::case::{DType, Op, Primitive};
+    use crate::oracle::Data;
 
     fn contents() -> impl Iterator<Item = (Plan, Content, usize)> {
         DType::ALL.into_iter().flat_map(|dtype| {
-            [None, Some(Op::Sum), Some(Op::Avg)].into_iter().flat_map(move |op| {
+            let plain = [None, Some(Op::Sum), Some(Op::Avg)].map(|op| (Data::Plain, op));
+            let others = [(Data::Special, Some(Op::Min)), (Data::OddScalars, Some(Op::Mulsum))];
+            plain.into_iter().chain(others).flat_map(move |(data, op)| {
                 let primitive = if op.is_none() { Primitive::AllGather } else { Primitive::AllReduce };
-                let plan = Plan::new(1, primitive, op, dtype, 3, 0);
+                let plan = Plan::with(data, 1, primitive, op, dtype, 3, 0);
                 let input = Content::Input { rank: 2, element: 5 };
                 [input, Content::Reduced { element: 7 }].map(|content| (plan.clone(), content, dtype.size() as usize))
             })

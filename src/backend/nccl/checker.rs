@@ -15,6 +15,21 @@ const OUTCOMES: usize = 5;
 /// Bytes in front of the samples.
 const HEADER: usize = offset_of!(Outcome, samples);
 
+/// What a kernel does to a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// The action.
+    pub action: Action,
+    /// Whether what is queued next may begin before a fill has ended.
+    pub early: bool,
+}
+
+impl From<Action> for Work {
+    fn from(action: Action) -> Work {
+        Work { action, early: false }
+    }
+}
+
 /// A region that was checked since the last verdict, to look up a wrong element that was not sampled.
 struct Checked {
     address: u64,
@@ -64,7 +79,7 @@ impl Checker {
     /// The region's bytes must be device memory that lives until the stream is done.
     pub unsafe fn launch(
         &mut self,
-        action: Action,
+        work: Work,
         address: u64,
         region: &Region<'_>,
         device: &Device,
@@ -74,6 +89,7 @@ impl Checker {
         if region.len == 0 {
             return Ok(());
         }
+        let Work { action, early } = work;
         let (rank, element, reduced) = match region.content {
             Content::Input { rank, element } => (rank, element, false),
             Content::Reduced { element } => (0, element, true),
@@ -87,7 +103,7 @@ impl Checker {
             rank,
             reduced: u32::from(reduced),
             action: action as u32,
-            reserved: 0,
+            early: early.into(),
         };
         let mut outcome = self.outcome(0);
         let kernel = kernels.get(kernels::name(action, reduced, &params))?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::driver::{self, Context, Cuda, CudaError, Gpu, Kernel, Module};
 use crate::case::Case;
 use crate::kernels::{self, Action};
-use crate::oracle::Plan;
+use crate::oracle::{Data, Plan};
 
 /// A visible GPU in use.
 pub struct Device {
@@ -70,10 +70,10 @@ fn names(cases: &[Case], ranks: u32) -> BTreeSet<&'static str> {
     let mut names = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for case in cases {
-        if !seen.insert((case.primitive, case.op, case.dtype)) {
+        if !seen.insert((case.primitive, case.op, case.dtype, Data::of(&case.variants) as u32)) {
             continue;
         }
-        let plan = Plan::new(0, case.primitive, case.op, case.dtype, ranks, 0);
+        let plan = Plan::of(case, 0, ranks, 0);
         for action in [Action::Fill, Action::Poison, Action::Check] {
             names.insert(kernels::name(action, false, plan.params()));
             if case.primitive.unit().reduces() {

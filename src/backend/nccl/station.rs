@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::checker::Work;
 use super::driver::Graph;
 use super::lane::Lane;
 use super::launch::Launch;
@@ -68,9 +69,9 @@ impl NcclStation {
         Ok(lane)
     }
 
-    fn run_kernel(&mut self, lane: usize, action: Action, region: &Region<'_>) -> Result<(), RankError> {
+    fn run_kernel(&mut self, lane: usize, work: Work, region: &Region<'_>) -> Result<(), RankError> {
         let lane = self.lane(lane)?;
-        let call = match action {
+        let call = match work.action {
             Action::Fill => "fill",
             Action::Poison => "poison",
             Action::Check => "check",
@@ -78,7 +79,7 @@ impl NcclStation {
         let address = lane.address(call, region)?;
         let Lane { device, kernels, stream, checker, .. } = lane;
         // SAFETY: the region was found to lie in its buffer, which lives until the stream was waited for.
-        unsafe { checker.launch(action, address, region, device, kernels, stream)? };
+        unsafe { checker.launch(work, address, region, device, kernels, stream)? };
         Ok(())
     }
 
@@ -240,17 +241,17 @@ impl Station for NcclStation {
     }
 
     fn fill(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
-        let done = self.run_kernel(lane, Action::Fill, region);
+        let done = self.run_kernel(lane, Action::Fill.into(), region);
         self.note(done)
     }
 
     fn poison(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
-        let done = self.run_kernel(lane, Action::Poison, region);
+        let done = self.run_kernel(lane, Action::Poison.into(), region);
         self.note(done)
     }
 
     fn check(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
-        let done = self.run_kernel(lane, Action::Check, region);
+        let done = self.run_kernel(lane, Action::Check.into(), region);
         self.note(done)
     }
 
@@ -279,9 +280,11 @@ impl Station for NcclStation {
         self.note(issued)
     }
 
-    /// The kernels have no form that lets go before its end, so what follows begins as it does behind [`Station::fill`].
+    /// What follows begins early only on a GPU of compute capability 9 or above, and only if NCCL launched it so that it
+    /// may; elsewhere this is [`Station::fill`].
     fn fill_early(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
-        self.fill(lane, region)
+        let done = self.run_kernel(lane, Work { action: Action::Fill, early: true }, region);
+        self.note(done)
     }
 
     fn delay(&mut self, lane: usize, us: u32) -> Result<(), RankError> {

@@ -16,12 +16,14 @@ const u64 collcheck_layout[] = {
     FIELD(Params, offset), FIELD(Params, stride), FIELD(Params, active), FIELD(Params, owners), FIELD(Params, pairs),
     FIELD(Params, target_bits), FIELD(Params, fraction_bits), FIELD(Params, bias), FIELD(Params, tolerance),
     FIELD(Params, scaled), FIELD(Params, growth), FIELD(Params, skewed),
-    FIELD(Params, reserved),
+    FIELD(Params, odd), FIELD(Params, largest), FIELD(Params, table),
+    sizeof(Scenario), FIELD(Scenario, first), FIELD(Scenario, second), FIELD(Scenario, others),
+    FIELD(Scenario, expected),
     sizeof(Job), FIELD(Job, ptr), FIELD(Job, len), FIELD(Job, index), FIELD(Job, element), FIELD(Job, rank),
-    FIELD(Job, reduced), FIELD(Job, action), FIELD(Job, reserved),
+    FIELD(Job, reduced), FIELD(Job, action), FIELD(Job, early),
     sizeof(Sample), FIELD(Sample, index), FIELD(Sample, actual), FIELD(Sample, expected),
     sizeof(Outcome), FIELD(Outcome, wrong), FIELD(Outcome, first), FIELD(Outcome, sampled), FIELD(Outcome, lock),
-    FIELD(Outcome, samples), THREADS, BATCH, SAMPLES,
+    FIELD(Outcome, samples), THREADS, BATCH, SAMPLES, SCENARIOS,
 };
 const u64 collcheck_layout_len = sizeof(collcheck_layout) / sizeof(collcheck_layout[0]);
 
@@ -77,5 +79,7 @@ int collcheck_differs(const Params *p, const u32 *actual, const u32 *expected)
 
 int collcheck_accepts(const Params *p, u64 actual, u64 expected)
 {
+    if (p->method == TABLE)
+        return accepts_special(p, actual, expected);
     return accepts(actual, expected, p->mask, p->tolerance);
 }

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::case::primitive::{Primitive, Segment};
 use crate::case::{Kind, Op};
-use crate::oracle::Plan;
+use crate::oracle::{Data, Plan};
 
 const START: u64 = 4096;
 
@@ -373,5 +373,37 @@ fn a_thousand_ranks_are_searched() {
         let scene = Scene { plan: &plan, segments: &segments, rank: 1000 };
         let found = explained(&scene, START..START + 1024, |i, _| fold(&plan, op, i, |rank| u32::from(rank != 777)));
         names(&found, Fault::Missing(777), &format!("{op} {dtype}"));
+    }
+}
+
+/// Of odd scalars the contributions are what they are scaled to.
+#[test]
+fn a_contribution_that_is_missing_under_odd_scalars_is_named() {
+    for dtype in [DType::Half, DType::Bfloat16, DType::Float, DType::Double] {
+        let plan = Plan::with(Data::OddScalars, 11, Primitive::AllReduce, Some(Op::Mulsum), dtype, 8, EPOCH);
+        let scene = Scene { plan: &plan, segments: &reduced(), rank: 1 };
+        let found =
+            explained(&scene, START..START + 64, |i, _| fold(&plan, Op::Mulsum, i, |rank| u32::from(rank != 5)));
+        names(&found, Fault::Missing(5), dtype.name());
+    }
+}
+
+/// Results of special values are few: only what a value is by itself is said of it.
+#[test]
+fn of_special_values_nothing_is_said_that_few_values_cannot_prove() {
+    for op in Op::ALL {
+        for dtype in [DType::Float, DType::Half, DType::F8e4m3] {
+            let plan = Plan::with(Data::Special, 11, Primitive::AllReduce, Some(op), dtype, 8, EPOCH);
+            let p = plan.params();
+            let scene = Scene { plan: &plan, segments: &reduced(), rank: 1 };
+            let unwritten = explained(&scene, START..START + 200, |_, expected| !expected & p.mask);
+            assert_eq!(unwritten.findings[0].fault, Fault::Unwritten, "{op} {dtype}: {unwritten}");
+            let signless = explained(&scene, START..START + 200, |_, expected| expected & !p.sign);
+            for finding in signless.findings {
+                assert!(matches!(finding.fault, Fault::Zero), "{op} {dtype}: {:?}", finding.fault);
+            }
+            let nans = explained(&scene, START..START + 200, |_, _| p.sign - 1);
+            assert!(nans.findings.iter().all(|f| f.fault == Fault::NotANumber), "{op} {dtype}: {nans}");
+        }
     }
 }

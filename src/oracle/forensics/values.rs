@@ -5,29 +5,47 @@ use super::clue::{Clue, Scene};
 use super::fault::Fault;
 use crate::backend::GUARD_BYTE;
 use crate::case::{DType, FloatFormat};
+use crate::oracle::Method;
 
 /// Earlier runs whose results are looked for.
 pub(super) const EPOCHS: u64 = 4;
 
 /// Every such fault.
 pub(super) fn candidates(scene: &Scene<'_>, clues: &[Clue]) -> Vec<Candidate> {
-    let plan = scene.plan;
-    let p = plan.params();
+    let mut found = plain(scene, clues);
+    found.extend(flips(scene, clues));
+    if let Some(format) = scene.plan.dtype().float() {
+        found.extend(narrowed(scene, clues, &format));
+    }
+    found.extend(stale(scene, clues));
+    found
+}
+
+/// What holds of a value whatever data the plan makes: never written, zero, no number, from outside a buffer.
+pub(super) fn plain(scene: &Scene<'_>, clues: &[Clue]) -> Vec<Candidate> {
+    let p = scene.plan.params();
     let width = f64::from(8 * p.width);
+    // the poison of negative zero is a NaN, which a library may also have written
+    let written = |clue: &Clue| p.method == Method::Table && scene.plan.is_nan(clue.actual);
+    let unwritten = |clue: &Clue| clue.actual == !clue.expected & p.mask && !written(clue);
     let mut found = vec![
-        Candidate::new(Fault::Unwritten, clues, width, 1.0, |clue| clue.actual == !clue.expected & p.mask),
+        Candidate::new(Fault::Unwritten, clues, width, 1.0, unwritten),
         Candidate::new(Fault::Zero, clues, width, 1.0, |clue| clue.actual == 0),
     ];
     let guard = (u64::from(GUARD_BYTE) * 0x0101_0101_0101_0101) & p.mask;
     found.push(Candidate::new(Fault::Guard, clues, width, 1.0, |clue| clue.actual == guard));
-    found.extend(flips(scene, clues));
-    if let Some(format) = plan.dtype().float() {
+    if let Some(format) = scene.plan.dtype().float() {
         let codes = p.sign - 1 - format.max_finite;
         let bits = width - 1.0 - (codes as f64).log2();
-        let is_nan = |code: u64| code & !p.sign > format.infinity.unwrap_or(format.max_finite);
-        found.push(Candidate::new(Fault::NotANumber, clues, bits, 1.0, |clue| is_nan(clue.actual)));
-        found.extend(narrowed(scene, clues, &format));
+        found.push(Candidate::new(Fault::NotANumber, clues, bits, 1.0, |clue| scene.plan.is_nan(clue.actual)));
     }
+    found
+}
+
+/// Results of earlier runs.
+fn stale(scene: &Scene<'_>, clues: &[Clue]) -> Vec<Candidate> {
+    let plan = scene.plan;
+    let mut found = Vec::new();
     for epochs in 1..=EPOCHS {
         if let Some(earlier) = plan.before(epochs) {
             let stale = |clue: &Clue| plan.accepts(clue.actual, clue.value(&earlier, clue.element()));
@@ -41,7 +59,7 @@ pub(super) fn candidates(scene: &Scene<'_>, clues: &[Clue]) -> Vec<Candidate> {
 pub(super) fn bits_of_values(scene: &Scene<'_>) -> f64 {
     let p = scene.plan.params();
     let values = match p.method {
-        crate::oracle::Method::Copy => 8 * p.width,
+        Method::Copy => 8 * p.width,
         _ => (p.target_and & p.mask).count_ones(),
     };
     f64::from(values) - f64::from(2 * p.tolerance + 1).log2()

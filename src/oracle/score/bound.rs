@@ -189,6 +189,8 @@ fn lost_or_doubled(p: &Params, missing: bool) -> Bound {
         }
         Method::IntAvg => quotient::lost_or_doubled(p, missing),
         Method::IntSum | Method::IntProd | Method::Copy => everywhere(1.0 - neutral / n, Reason::Coincidence),
+        // what special values promise is what they are, not that they tell ranks apart
+        Method::Table => everywhere(0.0, Reason::Coincidence),
     }
 }
 
@@ -273,6 +275,7 @@ fn replaced(p: &Params, other: Other) -> Bound {
         }
         Method::IntAvg => everywhere(quotient::replaced(p, other), Reason::Quotient),
         Method::Copy => other_result(p),
+        Method::Table => everywhere(0.0, Reason::Coincidence),
     }
 }
 

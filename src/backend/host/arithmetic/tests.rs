@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::case::{Kind, Primitive};
-use crate::oracle::Plan;
+use crate::oracle::{Data, Plan};
 
 /// One element's result, by the widest arithmetic there is.
 fn reference(op: Op, dtype: DType, a: u64, b: u64) -> u64 {
@@ -174,8 +174,10 @@ fn averages_of_floats_scale_by_the_rounded_inverse_and_divide_no_more() {
 fn the_oracle_accepts_every_op_dtype_and_number_of_ranks_in_any_grouping() {
     const COUNT: u64 = 97;
     for (op, dtype) in Op::ALL.into_iter().flat_map(|op| DType::ALL.map(|dtype| (op, dtype))) {
-        for ranks in (1..=9).chain([16, 31, 64, 65, 90, 110, 128, 255]) {
-            let plan = Plan::new(3, Primitive::AllReduce, Some(op), dtype, ranks, 1);
+        let plain = (1..=9).chain([16, 31, 64, 65, 90, 110, 128, 255]).map(|ranks| (Data::Plain, ranks));
+        let others = [Data::Special, Data::OddScalars].into_iter().flat_map(|data| [1, 2, 3, 8, 31].map(|n| (data, n)));
+        for (data, ranks) in plain.chain(others) {
+            let plan = Plan::with(data, 3, Primitive::AllReduce, Some(op), dtype, ranks, 1);
             let inputs: Vec<(Reduction, Vec<u8>)> = (0..ranks)
                 .map(|rank| {
                     let input: Vec<u64> = (0..COUNT).map(|i| plan.input(rank, i)).collect();
