@@ -111,7 +111,7 @@ fn a_reader_that_goes_away_does_not_end_the_run() {
     child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // and is dropped here
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let results: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    assert!(results["summary"]["passed"].as_u64().unwrap() > 50, "{}", results["summary"]);
+    assert!(results["summary"]["passed"].as_u64().unwrap() > 20, "{}", results["summary"]);
 }
 
 #[test]

@@ -45,12 +45,19 @@ pub fn failure(case: &CaseResult, limit: usize) -> String {
 }
 
 fn wrong(text: &mut String, placement: &PlacementResult) {
-    let Some(first) = placement.first_wrong.as_ref().filter(|_| placement.wrong.is_some_and(|w| w > 0)) else { return };
-    let _ = writeln!(text, "{}: first at rank {}, index {}", place(placement), first.rank, first.index);
-    let _ = writeln!(text, "  expected {}", one_line(&first.expected, 200));
-    let _ = writeln!(text, "  actual   {}", one_line(&first.actual, 200));
-    if !first.explanation.is_empty() {
-        let _ = writeln!(text, "  {}", one_line(&first.explanation, 1000));
+    let count = match placement.wrong {
+        None | Some(0) => return,
+        Some(1) => "1 wrong element".to_owned(),
+        Some(n) => format!("{n} wrong elements"),
+    };
+    let _ = writeln!(text, "{}: {count}", place(placement));
+    if let Some(first) = &placement.first_wrong {
+        let _ = writeln!(text, "  first at rank {}, index {}", first.rank, first.index);
+        let _ = writeln!(text, "  expected {}", one_line(&first.expected, 200));
+        let _ = writeln!(text, "  actual   {}", one_line(&first.actual, 200));
+        if !first.explanation.is_empty() {
+            let _ = writeln!(text, "  {}", one_line(&first.explanation, 1000));
+        }
     }
 }
 
