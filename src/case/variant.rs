@@ -88,8 +88,11 @@ const SPELLINGS: [(&str, Variant); 19] = [
     ("special", Special),
 ];
 
+/// How a spelling and a number make a variant.
+type Numbered = (&'static str, fn(u32) -> Variant);
+
 /// Variants that carry a number, by what stands in front of it.
-const NUMBERED: [(&str, fn(u32) -> Variant); 3] = [("root", Root), ("unaligned", Unaligned), ("cta", Cta)];
+const NUMBERED: [Numbered; 3] = [("root", Root), ("unaligned", Unaligned), ("cta", Cta)];
 
 impl Variant {
     /// Why it changes nothing about such a case, if so.
