@@ -2,8 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::occasion::Occasion;
 use crate::backend::{GuardBreach, Placement, RankError, Verdict};
 use crate::case::Case;
+
+/// Epochs that one placement of a case may use: one for each launch with inputs of its own.
+const EPOCHS: u64 = 1 << 12;
 
 /// One case to run on all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,7 +18,7 @@ pub struct Request {
     pub ranks: u32,
     /// The seed of inputs.
     pub seed: u64,
-    /// Counts up from case to case, so that no two placements of a run share inputs.
+    /// Counts up from case to case, so that no two placements of a run share inputs; see [`Request::first_epoch`].
     pub epoch: u64,
     /// Untimed launches in front of the timed ones.
     pub warmup: u32,
@@ -24,6 +28,13 @@ pub struct Request {
     pub check: bool,
     /// A deliberate error between collective and check.
     pub tamper: Option<Tamper>,
+}
+
+impl Request {
+    /// The first epoch of a placement. Those of its launches follow, and no other placement of the run has them.
+    pub fn first_epoch(&self, placement: Placement) -> u64 {
+        (2 * self.epoch + u64::from(placement == Placement::InPlace)) * EPOCHS
+    }
 }
 
 /// Flips bits of one element of one rank's output, to prove that it is noticed.
@@ -53,9 +64,9 @@ pub struct Report {
 pub struct Measured {
     /// Which.
     pub placement: Placement,
-    /// Mean time of one timed launch by the host's clock, in microseconds: nccl-tests' definition.
+    /// Mean time of one timed call by the host's clock, in microseconds: nccl-tests' definition.
     pub mean_us: f64,
-    /// Device time of each timed launch, in microseconds.
+    /// Device time of each timed launch, in microseconds; of a group, divided by its calls.
     pub iteration_us: Vec<f32>,
     /// What the check of the output said; `None` where checks are off.
     pub output: Option<Verdict>,
@@ -63,4 +74,6 @@ pub struct Measured {
     pub input: Option<Verdict>,
     /// A guard zone that was written to.
     pub guard: Option<GuardBreach>,
+    /// The launch that the three speak of: the first one with a fault, if there was any.
+    pub occasion: Occasion,
 }

@@ -36,17 +36,20 @@ pub fn frame(case: &Case, ranks: u32) -> CaseResult {
 /// Puts the reports of all ranks together.
 pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'_>) -> CaseResult {
     let mut result = frame(case, ranks);
+    let mut wrong = Vec::new();
     for placement in [Placement::OutOfPlace, Placement::InPlace] {
         let measured: Vec<(u32, &Measured)> = reports
             .iter()
             .filter_map(|r| r.placements.iter().find(|m| m.placement == placement).map(|m| (r.rank, m)))
             .collect();
         if !measured.is_empty() && measured.len() == reports.len() {
-            result.placements.push(figures(case, ranks, placement, &measured, explain));
+            let figures = figures(case, ranks, placement, &measured, explain);
+            wrong.extend(wrong_line(&figures, &measured));
+            result.placements.push(figures);
         }
     }
-    let damage: Vec<String> =
-        reports.iter().flat_map(|r| r.placements.iter().flat_map(|m| damage(case, r.rank, m))).collect();
+    let damage = reports.iter().flat_map(|r| r.placements.iter().flat_map(|m| damage(r.rank, m)));
+    wrong.extend(damage);
     // the first cause, not the ranks that stopped because of it
     let cause = reports
         .iter()
@@ -54,17 +57,16 @@ pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'
         .min_by_key(|(rank, error)| (**error == RankError::Aborted, *rank));
     if let Some((rank, error)) = cause {
         stopped(&mut result, case, rank, error, ranks);
-    } else if !damage.is_empty() || result.placements.iter().any(|p| p.wrong.is_some_and(|w| w > 0)) {
+    } else if !wrong.is_empty() {
         result.outcome = Outcome::Fail;
         result.kind = Some(FailKind::Data);
-        let wrong = result.placements.iter().filter_map(wrong_line);
-        result.message = wrong.chain(damage).collect::<Vec<_>>().join("\n");
+        result.message = wrong.join("\n");
     }
     result
 }
 
-/// Tells what the wrong elements of one rank's output are: (placement, rank, verdict).
-pub type Explain<'a> = dyn Fn(Placement, u32, &crate::backend::Verdict) -> String + 'a;
+/// Tells what the wrong elements of one rank's output are.
+pub type Explain<'a> = dyn Fn(u32, &Measured) -> String + 'a;
 
 fn figures(
     case: &Case,
@@ -84,14 +86,13 @@ fn figures(
     let checked = measured.iter().any(|(_, m)| m.output.is_some());
     let wrong = measured.iter().filter_map(|(_, m)| m.output.as_ref()).map(|v| v.wrong).sum();
     let first_wrong = measured.iter().find_map(|(rank, m)| {
-        let verdict = m.output.as_ref()?;
-        let first = verdict.first?;
+        let first = m.output.as_ref()?.first?;
         Some(FirstWrong {
             rank: *rank,
             index: first.index,
-            expected: show(case.dtype, first.expected),
-            actual: show(case.dtype, first.actual),
-            explanation: explain(placement, *rank, verdict),
+            expected: show(m.occasion.dtype, first.expected),
+            actual: show(m.occasion.dtype, first.actual),
+            explanation: explain(*rank, m),
         })
     });
     PlacementResult {
@@ -105,13 +106,18 @@ fn figures(
     }
 }
 
-fn place(in_place: bool) -> &'static str {
-    if in_place { "in-place" } else { "out-of-place" }
+/// Where and when: `out-of-place`, or `in-place, round 3 of 8 of the pipeline`.
+fn place(m: &Measured) -> String {
+    let place = if m.placement == Placement::InPlace { "in-place" } else { "out-of-place" };
+    let occasion = m.occasion.to_string();
+    if occasion.is_empty() { place.to_owned() } else { format!("{place}, {occasion}") }
 }
 
-fn wrong_line(p: &PlacementResult) -> Option<String> {
+/// The wrong elements of one placement, on the occasion on which the first rank that has any saw them.
+fn wrong_line(p: &PlacementResult, measured: &[(u32, &Measured)]) -> Option<String> {
     let wrong = p.wrong.filter(|w| *w > 0)?;
-    let mut line = format!("{}: {wrong} wrong element{}", place(p.in_place), if wrong == 1 { "" } else { "s" });
+    let (_, m) = measured.iter().find(|(_, m)| m.output.as_ref().is_some_and(|v| v.wrong > 0))?;
+    let mut line = format!("{}: {wrong} wrong element{}", place(m), if wrong == 1 { "" } else { "s" });
     if let Some(f) = &p.first_wrong {
         line += &format!(", first on rank {} at index {}: expected {}, got {}", f.rank, f.index, f.expected, f.actual);
         if !f.explanation.is_empty() {
@@ -122,14 +128,14 @@ fn wrong_line(p: &PlacementResult) -> Option<String> {
 }
 
 /// Damage beside the output: a send buffer, an untouched region or a guard zone that was written to.
-fn damage(case: &Case, rank: u32, m: &Measured) -> Vec<String> {
+fn damage(rank: u32, m: &Measured) -> Vec<String> {
     let mut lines = Vec::new();
-    let place = place(m.placement == Placement::InPlace);
+    let place = place(m);
     if let Some(verdict) = m.input.as_ref().filter(|v| v.wrong > 0) {
         let mut line =
             format!("{place}: {} elements that the call must leave alone changed on rank {rank}", verdict.wrong);
         if let Some(first) = verdict.first {
-            let (was, is) = (show(case.dtype, first.expected), show(case.dtype, first.actual));
+            let (was, is) = (show(m.occasion.dtype, first.expected), show(m.occasion.dtype, first.actual));
             line += &format!(", first at index {}: was {was}, is {is}", first.index);
         }
         lines.push(line);

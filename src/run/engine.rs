@@ -11,9 +11,10 @@ use super::event::{Consumer, Event};
 use super::launches::combine;
 use super::plan::RunPlan;
 use super::result::{CaseResult, FailKind, Outcome, Summary};
-use crate::backend::{Backend, Environment, Making, Opening, Placement, RankError, Unavailable, Verdict};
+use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
-use crate::fleet::protocol::Request;
+use crate::fleet::footprint;
+use crate::fleet::protocol::{Measured, Request};
 use crate::fleet::team::Team;
 use crate::oracle::Plan;
 use crate::reference::{Observed, References, Subject, missing_reference};
@@ -206,7 +207,7 @@ impl Session {
                 if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
                     self.team = None; // what is left of the communicator cannot be trusted
                 }
-                assemble(case, ranks, &reports, &|placement, rank, verdict| explain(&request, placement, rank, verdict))
+                assemble(case, ranks, &reports, &|rank, measured| explain(&request, rank, measured))
             }
             Err(error) => {
                 self.team = None;
@@ -219,9 +220,7 @@ impl Session {
     /// Why the buffers cannot fit, where that can be told without trying.
     fn too_large(&self, case: &Case) -> Option<String> {
         let limit = self.backend.memory_per_rank()?;
-        let w = case.workload(self.environment.ranks);
-        let shape = case.primitive.unit().shape(&w);
-        let needed = shape.send.saturating_add(shape.recv).saturating_mul(case.dtype.size());
+        let needed = footprint(case, self.environment.ranks);
         (needed > limit)
             .then(|| format!("does not fit in memory: needs {needed} bytes on each rank, {limit} are free for it"))
     }
@@ -274,10 +273,10 @@ impl Session {
     }
 }
 
-fn explain(request: &Request, placement: Placement, rank: u32, verdict: &Verdict) -> String {
+fn explain(request: &Request, rank: u32, measured: &Measured) -> String {
     let case = &request.case;
-    let epoch = 2 * request.epoch + u64::from(placement == Placement::InPlace);
-    let _plan = Plan::new(request.seed, case.primitive, case.op, case.dtype, request.ranks, epoch);
-    let _ = (rank, verdict);
+    let Some(epoch) = measured.occasion.epoch else { return String::new() };
+    let _plan = Plan::new(request.seed, case.primitive, case.op, measured.occasion.dtype, request.ranks, epoch);
+    let _ = rank;
     String::new()
 }

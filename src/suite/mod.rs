@@ -19,8 +19,11 @@ pub use sizes::{DEFAULT_FACTOR, Series, SizeOverride, Sizes};
 use crate::case::{Case, DType, Op, Primitive, Variant};
 
 /// The suites that the program carries.
-const EMBEDDED: [(&str, &str); 2] =
-    [("smoke", include_str!("../../suites/smoke.toml")), ("acceptance", include_str!("../../suites/acceptance.toml"))];
+const EMBEDDED: [(&str, &str); 3] = [
+    ("smoke", include_str!("../../suites/smoke.toml")),
+    ("acceptance", include_str!("../../suites/acceptance.toml")),
+    ("stress", include_str!("../../suites/stress.toml")),
+];
 
 /// Cases that one suite may have. Far above any use: it keeps a slip in a file from filling the memory.
 pub const MAX_CASES: usize = 1_000_000;
