@@ -4,6 +4,7 @@ use clap::builder::{OsStringValueParser, Resettable, TypedValueParser};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::values::{self, Choice, OpChoice, Seed};
 use crate::case::{Bytes, DType, Primitive};
@@ -198,6 +199,11 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "N", value_parser = values::number::<1, MOST_LAUNCHES>, default_value = "1",
           env = "COLLCHECK_REPEAT", allow_negative_numbers = true)]
     pub repeat: u32,
+
+    /// Seconds that a case may take before it fails as hung [default: from its size]
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds, env = "COLLCHECK_DEADLINE",
+          allow_negative_numbers = true)]
+    pub deadline: Option<Duration>,
 
     /// Stop after the first case that fails
     #[arg(long, env = "COLLCHECK_FAIL_FAST")]

@@ -49,6 +49,9 @@ fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
     }
     option("-n", run.plan.iters.to_string());
     option("-w", run.plan.warmup.to_string());
+    if let Some(deadline) = run.plan.deadline {
+        option("--deadline", deadline.as_secs_f64().to_string());
+    }
     for file in &run.plan.references {
         option("--reference", file.display().to_string());
     }
@@ -98,6 +101,7 @@ fn plan(args: MeasureArgs, suite: Settings, cases: Vec<Case>) -> anyhow::Result<
         check,
         seed: args.seed.resolve(),
         repeat: args.repeat,
+        deadline: args.deadline,
         fail_fast: args.fail_fast,
         tamper: args.tamper,
         references: args.reference,

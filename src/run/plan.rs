@@ -1,6 +1,7 @@
 //! What to run, where, and where results go: plain data, made by the command line and read by the engine.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::case::Case;
 use crate::fleet::protocol::Tamper;
@@ -34,6 +35,8 @@ pub struct RunPlan {
     pub seed: u64,
     /// Fresh launches of the whole plan, at least 1.
     pub repeat: u32,
+    /// What a case may take, from request to report; `None` derives it from what the case moves.
+    pub deadline: Option<Duration>,
     /// Whether the first failed case ends the run.
     pub fail_fast: bool,
     /// A deliberate error in every case's output.

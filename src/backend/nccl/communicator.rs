@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::api::{self, Comm, Config, RedOp};
 use super::device::Device;
@@ -14,7 +15,8 @@ use crate::oracle::Plan;
 /// One rank's handle. Closed by [`Communicator::close`]; one that is only dropped is left to the process' end.
 pub struct Communicator {
     library: Arc<Library>,
-    raw: Comm,
+    /// Null once closed or aborted; whoever takes the handle out ends it.
+    raw: Arc<AtomicPtr<c_void>>,
     rank: u32,
     /// One per data type: the scalar depends on that and on the rank.
     pre_mul_sums: Vec<(DType, RedOp)>,
@@ -60,7 +62,12 @@ impl Communicator {
 
         let communicators: Vec<Communicator> = (0..)
             .zip(handles)
-            .map(|(rank, raw)| Communicator { library: Arc::clone(library), raw, rank, pre_mul_sums: Vec::new() })
+            .map(|(rank, raw)| Communicator {
+                library: Arc::clone(library),
+                raw: Arc::new(AtomicPtr::new(raw)),
+                rank,
+                pre_mul_sums: Vec::new(),
+            })
             .collect();
         for communicator in &communicators {
             communicator.settle("ncclCommInitRankConfig")?;
@@ -69,16 +76,30 @@ impl Communicator {
         Ok(communicators)
     }
 
-    /// NCCL's handle.
+    /// NCCL's handle; null once it was aborted, which NCCL's calls answer with an error.
     pub fn raw(&self) -> Comm {
-        self.raw
+        self.raw.load(Ordering::Acquire)
+    }
+
+    /// Aborts it from another thread, unless it is closed already. For threads inside a call of NCCL's, which nothing else
+    /// gets out; it may itself be held up by the library.
+    pub fn aborter(&self) -> impl Fn() + Send + Sync + use<> {
+        let (library, raw) = (Arc::clone(&self.library), Arc::clone(&self.raw));
+        move || {
+            let handle = raw.swap(ptr::null_mut(), Ordering::AcqRel);
+            if !handle.is_null() {
+                // SAFETY: the handle is live, as who closes takes it out first. NCCL lets another thread abort while one is
+                // in a call.
+                unsafe { (library.api.comm_abort)(handle) };
+            }
+        }
     }
 
     /// A communicator of fewer ranks than asked for would test something else and pass.
     fn expect_ranks(&self, ranks: c_int) -> Result<(), RankError> {
         let mut count = 0;
         // SAFETY: the pointer is good for one int.
-        let code = unsafe { (self.library.api.comm_count)(self.raw, &mut count) };
+        let code = unsafe { (self.library.api.comm_count)(self.raw(), &mut count) };
         self.library.check("ncclCommCount", code)?;
         if count == ranks {
             return Ok(());
@@ -111,7 +132,7 @@ impl Communicator {
     fn async_code(&self) -> Result<api::Code, RankError> {
         let mut code = api::SUCCESS;
         // SAFETY: the pointer is good for one code.
-        let result = unsafe { (self.library.api.comm_async_error)(self.raw, &mut code) };
+        let result = unsafe { (self.library.api.comm_async_error)(self.raw(), &mut code) };
         self.library.check("ncclCommGetAsyncError", result)?;
         Ok(code)
     }
@@ -144,7 +165,7 @@ impl Communicator {
         let data_type = api::data_type(dtype);
         // SAFETY: the scalar has 8 bytes, as many as the widest type, and is read before the call returns.
         let code = unsafe {
-            (self.library.api.create_pre_mul_sum)(&mut made, pointer, data_type, api::SCALAR_HOST_IMMEDIATE, self.raw)
+            (self.library.api.create_pre_mul_sum)(&mut made, pointer, data_type, api::SCALAR_HOST_IMMEDIATE, self.raw())
         };
         self.library.check("ncclRedOpCreatePreMulSum", code)?;
         self.pre_mul_sums.push((dtype, made));
@@ -156,22 +177,22 @@ impl Communicator {
     /// Of several ranks in a process, NCCL tears all down at the last one's call; the others return at once. So one
     /// thread can close its ranks one after the other.
     pub fn close(&mut self, abort: bool) {
-        if self.raw.is_null() {
+        let raw = self.raw.swap(ptr::null_mut(), Ordering::AcqRel);
+        if raw.is_null() {
             return;
         }
         let api = &self.library.api;
         let reductions = std::mem::take(&mut self.pre_mul_sums);
         if abort {
             // SAFETY: the handle is live, and not used again.
-            unsafe { (api.comm_abort)(self.raw) };
+            unsafe { (api.comm_abort)(raw) };
         } else {
             for (_, reduction) in reductions {
                 // SAFETY: it was made for this communicator, whose last use of it has been queued.
-                unsafe { (api.destroy_red_op)(reduction, self.raw) };
+                unsafe { (api.destroy_red_op)(reduction, raw) };
             }
             // SAFETY: the handle is live, and not used again.
-            unsafe { (api.comm_destroy)(self.raw) };
+            unsafe { (api.comm_destroy)(raw) };
         }
-        self.raw = ptr::null_mut();
     }
 }

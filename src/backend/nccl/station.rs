@@ -11,7 +11,7 @@ use super::library::Library;
 use super::program::{self, Group, Native, Phase, Step};
 use super::version::Version;
 use crate::backend::{
-    Buffer, Call, GuardBreach, Memory, Need, Placement, RankError, Region, Registration, Station, Verdict,
+    Aborter, Buffer, Call, GuardBreach, Memory, Need, Placement, RankError, Region, Registration, Station, Verdict,
 };
 use crate::case::{DType, Op, Primitive, Workload};
 use crate::kernels::Action;
@@ -21,6 +21,9 @@ const POLLS_PER_LOOK: u32 = 256;
 
 /// How long a station that is dropped waits for work in flight before it aborts.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long an aborted station has to close its communicators itself.
+const ABORT_AFTER: Duration = Duration::from_secs(3);
 
 /// What a program was compiled for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -420,6 +423,18 @@ impl Station for NcclStation {
     fn wait(&mut self) -> Result<(), RankError> {
         let waited = self.poll();
         self.note(waited)
+    }
+
+    /// Waits end by themselves once the communicator counts as lost. Whoever is inside a call of NCCL's is freed by
+    /// ncclCommAbort only, which comes a little later, as a thread that waits closes its communicators better itself.
+    fn aborter(&self) -> Aborter {
+        let lost = Arc::clone(&self.lost);
+        let aborters: Vec<_> = self.lanes.iter().map(|lane| lane.communicator.aborter()).collect();
+        Box::new(move || {
+            lost.store(true, Ordering::Relaxed);
+            std::thread::sleep(ABORT_AFTER);
+            aborters.iter().for_each(|abort| abort());
+        })
     }
 }
 
