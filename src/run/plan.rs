@@ -35,6 +35,8 @@ pub struct RunPlan {
     pub seed: u64,
     /// Fresh launches of the whole plan, at least 1.
     pub repeat: u32,
+    /// What ranks are.
+    pub layout: LayoutChoice,
     /// What a case may take, from request to report; `None` derives it from what the case moves.
     pub deadline: Option<Duration>,
     /// Whether the first failed case ends the run.
@@ -60,6 +62,15 @@ pub struct Target {
     pub ranks_per_thread: u32,
     /// The libnccl to load, where one is named.
     pub nccl: Option<PathBuf>,
+}
+
+/// `--layout`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LayoutChoice {
+    /// Threads of one process.
+    Threads,
+    /// One process per rank.
+    Processes,
 }
 
 /// `--backend`.
