@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::api::{self, Comm, Config, RedOp};
+use super::api::{self, Comm, Config, RedOp, UniqueId};
 use super::device::Device;
 use super::library::Library;
 use crate::backend::RankError;
@@ -74,6 +74,31 @@ impl Communicator {
             communicator.expect_ranks(ranks)?;
         }
         Ok(communicators)
+    }
+
+    /// Makes one rank's communicator; those of the others are made elsewhere, with the same id. Returns once all are there.
+    pub fn one(
+        library: &Arc<Library>,
+        device: &Device,
+        id: UniqueId,
+        rank: u32,
+        ranks: u32,
+    ) -> Result<Communicator, RankError> {
+        device.context.activate()?;
+        let mut raw: Comm = ptr::null_mut();
+        let mut config = Config::new();
+        let size = c_int::try_from(ranks).unwrap_or(c_int::MAX);
+        let number = c_int::try_from(rank).unwrap_or(c_int::MAX);
+        // SAFETY: the handle's place and the initialised configuration outlive the call, which waits.
+        let code = unsafe { (library.api.comm_init_rank_config)(&mut raw, size, id, number, &mut config) };
+        if code != api::IN_PROGRESS {
+            library.check("ncclCommInitRankConfig", code)?;
+        }
+        let raw = Arc::new(AtomicPtr::new(raw));
+        let made = Communicator { library: Arc::clone(library), raw, rank, pre_mul_sums: Vec::new() };
+        made.settle("ncclCommInitRankConfig")?;
+        made.expect_ranks(size)?;
+        Ok(made)
     }
 
     /// NCCL's handle; null once it was aborted, which NCCL's calls answer with an error.

@@ -6,6 +6,7 @@
 //! library    one loaded NCCL    api  its C interface    version
 //! driver     the CUDA driver    device  a GPU and its kernels    buffer  memory between guard zones
 //! program    what a case makes ranks call    communicator    checker  what check kernels find
+//! process    one rank in a process of its own
 //! station    one thread's ranks    lane  one rank
 //! ```
 //!
@@ -20,6 +21,7 @@ mod driver;
 mod environment;
 mod lane;
 mod library;
+pub mod process;
 mod program;
 mod search;
 mod station;
@@ -33,7 +35,7 @@ use self::communicator::Communicator;
 use self::device::Device;
 use self::lane::Lane;
 use self::station::NcclStation;
-use super::{Backend, Environment, Making, Opening, RankError, Station, Unavailable};
+use super::{Backend, Environment, Making, Opening, RankError, Recipe, Station, Unavailable};
 use crate::case::Case;
 
 pub use self::library::Library;
@@ -154,6 +156,13 @@ impl Backend for NcclBackend {
 
     fn memory_per_rank(&self) -> Option<u64> {
         self.devices.iter().map(|device| lane::budget(device.free, self.ranks_per_gpu)).min()
+    }
+
+    fn recipe(&self, making: &Making) -> Result<Recipe, Opening> {
+        if *making != Making::default() {
+            return Err(Opening::Unsupported("communicators of another making are not had yet".to_owned()));
+        }
+        Ok(Recipe::Nccl { library: self.library.path.clone(), ranks_per_gpu: self.ranks_per_gpu })
     }
 
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {
