@@ -24,6 +24,7 @@ fn bad_value(long: &str) -> &'static str {
         "table" | "nccl" | "reference" => "/nowhere/file",
         "tamper" => "1:2",
         "soak" => "soon",
+        "deadline" => "0",
         other => panic!("no bad value is known for --{other}"),
     }
 }
@@ -63,6 +64,7 @@ fn unknown_names_are_answered_by_the_known_ones() {
         (["run", "--layout", "fibres"], "[possible values: threads, processes]"),
         (["run", "--layout", "processes"], "--layout threads is"),
         (["run", "--ranks", "four"], "expected a whole number from 1 to 65536"),
+        (["run", "--deadline", "2m"], "expected seconds, from 0.001 to 86400"),
         (["run", "--iters", "-1"], "expected a whole number from 1 to 1000000"),
         (
             ["run", "--seed", "18446744073709551616"],

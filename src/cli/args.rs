@@ -4,6 +4,7 @@ use clap::builder::{OsStringValueParser, Resettable, TypedValueParser};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::values::{self, Choice, OpChoice, Seed};
 use crate::case::{Bytes, DType, Primitive};
@@ -202,7 +203,12 @@ pub struct MeasureArgs {
     /// Repeat everything with new seeds for this long, as 90s, 10m or 8h, or until something fails
     #[arg(long, value_name = "DURATION", value_parser = values::duration, conflicts_with = "repeat", env = "COLLCHECK_SOAK",
           allow_negative_numbers = true)]
-    pub soak: Option<std::time::Duration>,
+    pub soak: Option<Duration>,
+
+    /// Seconds that a case may take before it fails as hung [default: from its size]
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds, env = "COLLCHECK_DEADLINE",
+          allow_negative_numbers = true)]
+    pub deadline: Option<Duration>,
 
     /// Stop after the first case that fails
     #[arg(long, env = "COLLCHECK_FAIL_FAST")]

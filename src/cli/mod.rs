@@ -3,6 +3,7 @@
 mod args;
 pub mod execute;
 mod exit;
+mod interrupt;
 mod list;
 pub mod oracle;
 pub mod run;

@@ -52,6 +52,9 @@ fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
     option("-n", run.plan.iters.to_string());
     option("-w", run.plan.warmup.to_string());
     let mut last = Vec::new();
+    if let Some(deadline) = run.plan.deadline {
+        option("--deadline", deadline.as_secs_f64().to_string());
+    }
     if run.plan.path {
         last.push("--path".to_owned());
     }
@@ -118,6 +121,7 @@ fn plan(args: MeasureArgs, suite: Settings, cases: Vec<Case>) -> anyhow::Result<
         seed: args.seed.resolve(),
         repeat: args.repeat,
         soak: args.soak,
+        deadline: args.deadline,
         fail_fast: args.fail_fast,
         tamper: args.tamper,
         references: args.reference,

@@ -38,6 +38,8 @@ pub struct RunPlan {
     pub repeat: u32,
     /// For how long the whole plan is launched again and again, each time with the next seed, until something fails.
     pub soak: Option<Duration>,
+    /// What a case may take, from request to report; `None` derives it from what the case moves.
+    pub deadline: Option<Duration>,
     /// Whether the first failed case ends the run.
     pub fail_fast: bool,
     /// A deliberate error in every case's output.
