@@ -62,7 +62,7 @@ fn unknown_names_are_answered_by_the_known_ones() {
         (["run", "--backend", "gpu"], "[possible values: auto, host, nccl]"),
         (["run", "--format", "xml"], "[possible values: pretty, terse, json]"),
         (["run", "--layout", "fibres"], "[possible values: threads, processes]"),
-        (["run", "--layout", "processes"], "--layout threads is"),
+        (["run", "--layout", "processes"], "--layout threads goes with any"),
         (["run", "--ranks", "four"], "expected a whole number from 1 to 65536"),
         (["run", "--deadline", "2m"], "expected seconds, from 0.001 to 86400"),
         (["run", "--iters", "-1"], "expected a whole number from 1 to 1000000"),

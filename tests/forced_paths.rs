@@ -15,7 +15,7 @@ use collcheck::reference::References;
 use collcheck::run::engine;
 use collcheck::run::event::{Consumer, Event};
 use collcheck::run::path::Relaunch;
-use collcheck::run::plan::RunPlan;
+use collcheck::run::plan::{LayoutChoice, RunPlan};
 use collcheck::run::result::{CaseResult, FailKind, Outcome};
 use libtest_mimic::Arguments;
 
@@ -61,6 +61,7 @@ fn results(program: &str, arguments: &[&str]) -> Vec<CaseResult> {
         seed: 0,
         repeat: 1,
         soak: None,
+        layout: LayoutChoice::Threads,
         deadline: None,
         fail_fast: false,
         tamper: None,

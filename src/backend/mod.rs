@@ -326,6 +326,11 @@ pub trait Backend: Send + Sync {
     /// [`Opening::Unsupported`] is no fault of the machine: such cases are skipped.
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening>;
 
+    /// Bytes that processes share to be ranks of one communicator; an error where ranks cannot be processes.
+    fn channel_bytes(&self, _making: &Making) -> Result<u64, Opening> {
+        Err(Opening::Unsupported("ranks of this backend cannot be processes: use --layout threads".to_owned()))
+    }
+
     /// Puts something between a worker and its station, outside of what records its calls: deliberate faults.
     fn disturb(&self, station: Box<dyn Station>) -> Box<dyn Station> {
         station

@@ -1,7 +1,7 @@
 //! The command line. Every option has an environment twin, `COLLCHECK_` and its long name; a test holds it to that.
 
 use clap::builder::{OsStringValueParser, Resettable, TypedValueParser};
-use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::values::{self, Choice, OpChoice, Seed};
 use crate::case::{Bytes, DType, Primitive};
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
-use crate::run::plan::{BackendChoice, Destination};
+use crate::run::plan::{BackendChoice, Destination, LayoutChoice};
 
 /// Upper bound of numbers of launches: single launch times are kept.
 const MOST_LAUNCHES: u32 = 1_000_000;
@@ -57,6 +57,9 @@ pub enum Command {
     /// Run cases and say which pass
     #[command(after_help = format!("{RUN_EXAMPLES}\n\n{EXIT_CODES}"))]
     Run(Box<RunArgs>),
+    /// A rank of `run --layout processes`, started by it
+    #[command(hide = true)]
+    Worker,
     /// Print the names of the cases that `run` would run, one a line
     #[command(after_help = format!("{LIST_EXAMPLES}\n\n{EXIT_CODES}"))]
     List(SelectionArgs),
@@ -162,15 +165,6 @@ pub struct TargetArgs {
     /// The libnccl.so.2 to load [default: from LD_LIBRARY_PATH, the loader or pip's site-packages]
     #[arg(long, value_name = "FILE", env = "COLLCHECK_NCCL")]
     pub nccl: Option<PathBuf>,
-}
-
-/// `--layout`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LayoutChoice {
-    /// Threads of one process.
-    Threads,
-    /// One process per rank.
-    Processes,
 }
 
 /// How each case runs, and what is asserted.

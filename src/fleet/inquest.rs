@@ -71,12 +71,13 @@ pub fn hold(witnesses: Vec<Witness>, case: u64, cause: Cause, began_ns: u64, now
     Findings { cause, diagnosis, message }
 }
 
-/// Judges a communicator that was not made in time. `begun` are the ranks that are known to have begun.
-pub fn unmade(ranks: u32, begun: &[u32], limit_s: f64) -> Findings {
+/// Judges a communicator that was not made. `begun` are the ranks that are known to have begun, and `states` says how
+/// those are of which anything is known.
+pub fn unmade(states: &[Liveness], ranks: u32, begun: &[u32], cause: Cause) -> Findings {
     let setup = |rank: u32| if begun.contains(&rank) { vec![Setup { comm: 0, done: false }] } else { Vec::new() };
     let evidence = (0..ranks).map(|rank| RankEvidence {
         rank,
-        liveness: Liveness::Alive,
+        liveness: states.get(rank as usize).copied().unwrap_or(Liveness::Alive),
         calls: Some(Vec::new()),
         setups: setup(rank),
         ..RankEvidence::default()
@@ -87,7 +88,6 @@ pub fn unmade(ranks: u32, begun: &[u32], limit_s: f64) -> Findings {
         world: Some(ranks),
     };
     let diagnosis = judge(&incident);
-    let cause = Cause::Deadline(limit_s);
     let mut message = headline(&cause, &diagnosis, "the communicator was not made");
     append(&mut message, &diagnosis);
     Findings { cause, diagnosis, message }
@@ -169,7 +169,7 @@ fn message(states: &[Stand], cause: &Cause, diagnosis: &Diagnosis, began_ns: u64
     } else {
         let _ = write!(message, "\ntime: {:.1} s, with no call open", since(began_ns, now_ns));
     }
-    for (ranks, stage) in alike(states, |state| stage(state)).into_iter().take(MOST) {
+    for (ranks, stage) in alike(states, stage).into_iter().take(MOST) {
         let longest = ranks.iter().filter_map(|rank| states.iter().find(|s| s.rank == *rank)).map(begun_ns).min();
         let age =
             longest.filter(|since| *since > 0).map_or(String::new(), |ns| format!(", for {:.1} s", since(ns, now_ns)));

@@ -3,12 +3,13 @@
 //! It is memory that outlives the worker, written without locks, and read while the worker is at work, stuck or dead: a
 //! ring of calls (see [`ring`]) and a few words behind it.
 
+use std::fs::File;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::trace::ring::{self, RingMemory};
+use crate::trace::ring::{self, MappedRing, RingError, RingMemory};
 
 /// Calls that are kept: more than any launch or pipeline has, and small enough to stay in the cache.
 const CALLS: usize = 128;
@@ -20,7 +21,7 @@ const CASE: usize = 2;
 const OWN: usize = 3;
 
 /// Words that a log takes.
-pub const WORDS: usize = ring::words(CALLS) + OWN;
+const WORDS: usize = ring::words(CALLS) + OWN;
 
 /// One rank's log.
 #[derive(Clone)]
@@ -82,7 +83,19 @@ impl Doing {
     }
 }
 
+/// Bytes from one rank's log to the next in memory that processes share: whole pages, as only those can be mapped.
+const STRIDE: u64 = ((WORDS * 8) as u64).next_multiple_of(64 << 10);
+
 impl Log {
+    /// Bytes of each rank in memory that processes share.
+    pub const SHARED_BYTES: u64 = STRIDE;
+
+    /// A rank's log in a file that other processes map too.
+    pub fn shared(file: &File, rank: u32) -> Result<Log, RingError> {
+        let ring = MappedRing::over(file, u64::from(rank) * STRIDE, WORDS)?;
+        Ok(Log::new(Arc::new(ring)))
+    }
+
     /// A log in memory of this process.
     pub fn allocate() -> Log {
         let words: Arc<RingMemory> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();

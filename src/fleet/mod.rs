@@ -28,6 +28,7 @@ pub mod occasion;
 mod part;
 mod pass;
 mod place;
+pub mod processes;
 pub mod protocol;
 mod recorder;
 pub mod staging;

@@ -22,13 +22,13 @@ use crate::case::Case;
 use crate::trace::Liveness;
 
 /// How often one who waits looks whether the run was interrupted.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// How long the others have to get stuck, or to come back, after a worker has died.
-const AFTER_DEATH: Duration = Duration::from_millis(500);
+pub(super) const AFTER_DEATH: Duration = Duration::from_millis(500);
 
 /// How long the others may be held up by a call that one of them could not make.
-const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// How long workers have to come back once they are aborted.
 const AFTER_ABORT: Duration = Duration::from_secs(5);
@@ -62,6 +62,12 @@ impl<E: Into<Opening>> From<E> for NoTeam {
     fn from(error: E) -> NoTeam {
         NoTeam::Opening(error.into())
     }
+}
+
+/// What takes requests and gives reports, whatever its workers are.
+pub trait Workers: Send {
+    /// Runs one case, until its end or the deadline.
+    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended;
 }
 
 /// The workers of one communicator.
@@ -125,52 +131,6 @@ impl Team {
     /// Ranks of the communicator.
     pub fn ranks(&self) -> u32 {
         self.ranks
-    }
-
-    /// Runs one case, until its end or the deadline.
-    pub fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended {
-        let began_ns = now_ns();
-        let end = Instant::now().checked_add(deadline);
-        let name = request.case.name();
-        for log in self.workers.iter().flat_map(|worker| &worker.logs) {
-            log.begin(request.epoch, &name);
-        }
-        let mut wake = Wake { reports: vec![None; self.workers.len()], dead: Vec::new(), give_up: None };
-        for (index, worker) in self.workers.iter().enumerate() {
-            let sent = worker.requests.as_ref().is_some_and(|requests| requests.send(request.clone()).is_ok());
-            if !sent {
-                wake.died(index, "its thread has ended".to_owned());
-            }
-        }
-        while wake.reports.iter().any(Option::is_none) {
-            match self.said.recv_timeout(LOOK) {
-                Ok(Said::Reports(index, reports)) => wake.reported(index, reports),
-                Ok(Said::Died(index, why)) => wake.died(index, why),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
-            }
-            let now = Instant::now();
-            let cause = if interrupt.load(Ordering::Relaxed) {
-                self.abort();
-                return Ended::Interrupted;
-            } else if wake.give_up.is_some_and(|end| now >= end) {
-                Cause::Died(wake.dead.iter().flat_map(|(index, _)| self.ranks_of(*index)).collect())
-            } else if end.is_some_and(|end| now >= end) && wake.reports.iter().any(Option::is_none) {
-                Cause::Deadline(deadline.as_secs_f64())
-            } else if wake.dead.is_empty() && self.place.unwell_for().is_some_and(|waited| waited >= AFTER_REFUSAL) {
-                // Not a riddle: who could not make the call says so. The others are only to be freed.
-                self.abort();
-                self.drain(&mut wake);
-                break;
-            } else {
-                continue;
-            };
-            let witnesses = self.witnesses(&wake);
-            let findings = inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns());
-            self.abort();
-            return Ended::Stopped(Box::new(findings));
-        }
-        Ended::Reported(self.assemble(wake))
     }
 
     fn ranks_of(&self, index: usize) -> Vec<u32> {
@@ -244,6 +204,53 @@ impl Team {
     }
 }
 
+impl Workers for Team {
+    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended {
+        let began_ns = now_ns();
+        let end = Instant::now().checked_add(deadline);
+        let name = request.case.name();
+        for log in self.workers.iter().flat_map(|worker| &worker.logs) {
+            log.begin(request.epoch, &name);
+        }
+        let mut wake = Wake { reports: vec![None; self.workers.len()], dead: Vec::new(), give_up: None };
+        for (index, worker) in self.workers.iter().enumerate() {
+            let sent = worker.requests.as_ref().is_some_and(|requests| requests.send(request.clone()).is_ok());
+            if !sent {
+                wake.died(index, "its thread has ended".to_owned());
+            }
+        }
+        while wake.reports.iter().any(Option::is_none) {
+            match self.said.recv_timeout(LOOK) {
+                Ok(Said::Reports(index, reports)) => wake.reported(index, reports),
+                Ok(Said::Died(index, why)) => wake.died(index, why),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+            }
+            let now = Instant::now();
+            let cause = if interrupt.load(Ordering::Relaxed) {
+                self.abort();
+                return Ended::Interrupted;
+            } else if wake.give_up.is_some_and(|end| now >= end) {
+                Cause::Died(wake.dead.iter().flat_map(|(index, _)| self.ranks_of(*index)).collect())
+            } else if end.is_some_and(|end| now >= end) && wake.reports.iter().any(Option::is_none) {
+                Cause::Deadline(deadline.as_secs_f64())
+            } else if wake.dead.is_empty() && self.place.unwell_for().is_some_and(|waited| waited >= AFTER_REFUSAL) {
+                // Not a riddle: who could not make the call says so. The others are only to be freed.
+                self.abort();
+                self.drain(&mut wake);
+                break;
+            } else {
+                continue;
+            };
+            let witnesses = self.witnesses(&wake);
+            let findings = inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns());
+            self.abort();
+            return Ended::Stopped(Box::new(findings));
+        }
+        Ended::Reported(self.assemble(wake))
+    }
+}
+
 impl Drop for Team {
     fn drop(&mut self) {
         self.workers.iter_mut().for_each(|worker| worker.requests = None); // ends the workers' loops
@@ -306,7 +313,12 @@ fn open(
             Err(RecvTimeoutError::Timeout) if Instant::now() >= end => {
                 // one call makes all ranks
                 let all: Vec<u32> = (0..ranks).collect();
-                return Err(NoTeam::Late(Box::new(inquest::unmade(ranks, &all, limit.as_secs_f64()))));
+                return Err(NoTeam::Late(Box::new(inquest::unmade(
+                    &[],
+                    ranks,
+                    &all,
+                    Cause::Deadline(limit.as_secs_f64()),
+                ))));
             }
             Err(RecvTimeoutError::Timeout) => {}
         }

@@ -13,12 +13,14 @@ use super::explain::explain;
 use super::known;
 use super::launches::combine;
 use super::path::{self, Paths, Place};
-use super::plan::RunPlan;
+use super::plan::{LayoutChoice, RunPlan};
 use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
+use crate::fleet::inquest::Cause;
+use crate::fleet::processes::Crew;
 use crate::fleet::protocol::{Measured, Request};
-use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team};
+use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team, Workers};
 use crate::fleet::{deadline, footprint};
 use crate::reference::{Observed, References, Subject, missing_reference};
 
@@ -177,7 +179,7 @@ struct Session {
     environment: Environment,
     references: References,
     hub: Hub,
-    team: Option<(Making, Team)>,
+    team: Option<(Making, Box<dyn Workers>)>,
     /// The team has not run a case yet.
     fresh: bool,
     /// Communicators in a row that were not made in time.
@@ -299,7 +301,8 @@ impl Session {
             Err(NoTeam::Opening(Opening::Unavailable(error))) => return skip(self.abort(&error)),
             Err(NoTeam::Interrupted) => return skip(self.interrupted().to_owned()),
             Err(NoTeam::Late(findings)) => {
-                self.late += 1;
+                // who dies on the way is the case's misfortune, not the machine's
+                self.late += u32::from(matches!(findings.cause, Cause::Deadline(_)));
                 let result = stopped(case, ranks, &findings);
                 if self.late >= LATE_OPENINGS {
                     self.abort(&Unavailable(format!("{LATE_OPENINGS} communicators in a row were not made in time")));
@@ -363,7 +366,10 @@ impl Session {
         self.team = None; // its memory is needed
         let alike: Vec<Case> = self.plan.cases.iter().filter(|c| Making::of(c) == making).cloned().collect();
         let limit = deadline::making(self.environment.ranks);
-        let team = Team::start(&self.backend, alike, &making, limit, &self.interrupt)?;
+        let team: Box<dyn Workers> = match self.plan.layout {
+            LayoutChoice::Threads => Box::new(Team::start(&self.backend, alike, &making, limit, &self.interrupt)?),
+            LayoutChoice::Processes => Box::new(Crew::start(&self.backend, &making, limit, &self.interrupt)?),
+        };
         self.team = Some((making, team));
         (self.fresh, self.late) = (true, 0);
         Ok(())

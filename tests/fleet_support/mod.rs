@@ -11,7 +11,7 @@ use collcheck::case::{Bytes, Case, DType};
 use collcheck::reference::References;
 use collcheck::run::engine::{self, Ended};
 use collcheck::run::event::{Consumer, Event};
-use collcheck::run::plan::RunPlan;
+use collcheck::run::plan::{LayoutChoice, RunPlan};
 use collcheck::run::result::CaseResult;
 use libtest_mimic::Arguments;
 
@@ -221,6 +221,7 @@ pub fn plan(cases: &[&str], deadline: Duration) -> RunPlan {
         seed: 5,
         repeat: 1,
         soak: None,
+        layout: LayoutChoice::Threads,
         deadline: Some(deadline),
         fail_fast: false,
         tamper: None,

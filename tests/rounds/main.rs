@@ -9,7 +9,7 @@ use collcheck::backend::host::HostBackend;
 use collcheck::backend::{Backend, Layout, Making, Placement, RankError};
 use collcheck::case::{Case, DType, Op, Primitive, Variant};
 use collcheck::fleet::protocol::{Report, Request, Tamper};
-use collcheck::fleet::team::{Ended, Team};
+use collcheck::fleet::team::{Ended, Team, Workers};
 use collcheck::run::assemble::assemble;
 use collcheck::run::result::{CaseResult, FailKind, Outcome};
 use collcheck::suite::canonical;
