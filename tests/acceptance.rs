@@ -9,5 +9,9 @@ use collcheck::cli;
 use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
+    // with --layout processes this program starts itself again for each rank
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == "worker") {
+        return cli::main(std::env::args_os()).into();
+    }
     cli::run_as_tests(Arguments::from_args()).into()
 }

@@ -15,7 +15,7 @@ use collcheck::reference::References;
 use collcheck::run::engine;
 use collcheck::run::event::{Consumer, Event};
 use collcheck::run::path::Relaunch;
-use collcheck::run::plan::RunPlan;
+use collcheck::run::plan::{LayoutChoice, RunPlan};
 use collcheck::run::result::{CaseResult, FailKind, Outcome};
 use libtest_mimic::Arguments;
 
@@ -61,6 +61,8 @@ fn results(program: &str, arguments: &[&str]) -> Vec<CaseResult> {
         seed: 0,
         repeat: 1,
         soak: None,
+        layout: LayoutChoice::Threads,
+        deadline: None,
         fail_fast: false,
         tamper: None,
         references: Vec::new(),
@@ -75,7 +77,15 @@ fn results(program: &str, arguments: &[&str]) -> Vec<CaseResult> {
     let backend = Arc::new(Named(HostBackend::new(&layout).unwrap()));
     let kept = Kept::default();
     let quiet = Arguments { test_threads: Some(1), logfile: Some("/dev/null".to_owned()), ..Arguments::default() };
-    engine::run(Vec::new(), plan, backend, References::default(), vec![Box::new(kept.clone())], &quiet);
+    engine::run(
+        Vec::new(),
+        plan,
+        backend,
+        References::default(),
+        vec![Box::new(kept.clone())],
+        &quiet,
+        Default::default(),
+    );
     let results = kept.0.lock().unwrap();
     results.clone()
 }

@@ -36,6 +36,7 @@ fn result(name: &str, outcome: Outcome, message: &str) -> CaseResult {
         reference: Judgement::default(),
         path: None,
         message: message.to_owned(),
+        verdict: None,
         duration_s: 0.25,
     }
 }

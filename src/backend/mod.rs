@@ -309,6 +309,26 @@ pub struct Layout {
     pub ranks_per_gpu: u32,
 }
 
+/// Frees whoever is in a call of a station, from another thread; see [`Station::aborter`].
+pub type Aborter = Box<dyn Fn() + Send + Sync>;
+
+/// What another process needs to be a rank of a communicator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recipe {
+    /// The host backend, see [`host::HostBackend::join`].
+    Host {
+        /// Bytes of memory that all ranks share.
+        bytes: u64,
+    },
+    /// NCCL, see [`nccl::process`].
+    Nccl {
+        /// The library.
+        library: std::path::PathBuf,
+        /// Ranks that share one GPU.
+        ranks_per_gpu: u32,
+    },
+}
+
 /// A kind of place where ranks run.
 pub trait Backend: Send + Sync {
     /// What results hold for.
@@ -322,6 +342,16 @@ pub trait Backend: Send + Sync {
     /// `cases` is what will run on it: whatever they need (modules, kernels) is loaded here, before anything is timed.
     /// [`Opening::Unsupported`] is no fault of the machine: such cases are skipped.
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening>;
+
+    /// What other processes need to be ranks of one communicator; an error where they cannot.
+    fn recipe(&self, _making: &Making) -> Result<Recipe, Opening> {
+        Err(Opening::Unsupported("ranks of this backend cannot be processes: use --layout threads".to_owned()))
+    }
+
+    /// Puts something between a worker and its station, outside of what records its calls: deliberate faults.
+    fn disturb(&self, station: Box<dyn Station>) -> Box<dyn Station> {
+        station
+    }
 }
 
 /// One worker thread's ranks (lanes), with their buffers, streams and communicators.
@@ -385,4 +415,15 @@ pub trait Station: Send {
 
     /// Waits for everything queued on all lanes, as nccl-tests does: by polling, so that the host adds nothing.
     fn wait(&mut self) -> Result<(), RankError>;
+
+    /// Whether what was launched is done when [`Station::launch`] returns.
+    fn synchronous(&self) -> bool {
+        false
+    }
+
+    /// What makes calls in flight, and all later ones, return an error. It may be called from any thread, more than once
+    /// and after the station is gone, and may itself be held up by the library. The station is of no use afterwards.
+    fn aborter(&self) -> Aborter {
+        Box::new(|| {})
+    }
 }

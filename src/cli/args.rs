@@ -1,15 +1,16 @@
 //! The command line. Every option has an environment twin, `COLLCHECK_` and its long name; a test holds it to that.
 
 use clap::builder::{OsStringValueParser, Resettable, TypedValueParser};
-use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::values::{self, Choice, OpChoice, Seed};
 use crate::case::{Bytes, DType, Primitive};
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
-use crate::run::plan::{BackendChoice, Destination};
+use crate::run::plan::{BackendChoice, Destination, LayoutChoice};
 
 /// Upper bound of numbers of launches: single launch times are kept.
 const MOST_LAUNCHES: u32 = 1_000_000;
@@ -56,6 +57,9 @@ pub enum Command {
     /// Run cases and say which pass
     #[command(after_help = format!("{RUN_EXAMPLES}\n\n{EXIT_CODES}"))]
     Run(Box<RunArgs>),
+    /// A rank of `run --layout processes`, started by it
+    #[command(hide = true)]
+    Worker,
     /// Print the names of the cases that `run` would run, one a line
     #[command(after_help = format!("{LIST_EXAMPLES}\n\n{EXIT_CODES}"))]
     List(SelectionArgs),
@@ -163,15 +167,6 @@ pub struct TargetArgs {
     pub nccl: Option<PathBuf>,
 }
 
-/// `--layout`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LayoutChoice {
-    /// Threads of one process.
-    Threads,
-    /// One process per rank.
-    Processes,
-}
-
 /// How each case runs, and what is asserted.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How cases run")]
@@ -202,7 +197,12 @@ pub struct MeasureArgs {
     /// Repeat everything with new seeds for this long, as 90s, 10m or 8h, or until something fails
     #[arg(long, value_name = "DURATION", value_parser = values::duration, conflicts_with = "repeat", env = "COLLCHECK_SOAK",
           allow_negative_numbers = true)]
-    pub soak: Option<std::time::Duration>,
+    pub soak: Option<Duration>,
+
+    /// Seconds that a case may take before it fails as hung [default: from its size]
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds, env = "COLLCHECK_DEADLINE",
+          allow_negative_numbers = true)]
+    pub deadline: Option<Duration>,
 
     /// Stop after the first case that fails
     #[arg(long, env = "COLLCHECK_FAIL_FAST")]

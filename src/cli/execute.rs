@@ -8,6 +8,7 @@ use std::sync::Arc;
 use libtest_mimic::Arguments;
 
 use super::exit::Exit;
+use super::interrupt;
 use crate::backend::host::HostBackend;
 use crate::backend::nccl::{self, NcclBackend, Unusable};
 use crate::backend::{Backend, Layout, Unavailable};
@@ -57,7 +58,8 @@ fn drive(run: Run, shown: Option<Box<dyn Consumer>>, harness: &Arguments) -> any
             return Err(error.into());
         }
     };
-    let ended = engine::run(run.command, run.plan, backend, references, consumers, harness);
+    let interrupt = interrupt::flag()?;
+    let ended = engine::run(run.command, run.plan, backend, references, consumers, harness, interrupt);
     Ok(exit(&ended))
 }
 
@@ -66,7 +68,10 @@ fn exit(ended: &Ended) -> Exit {
         eprintln!("error: a report is incomplete: {lost}");
     }
     let summary = &ended.summary;
-    if summary.failed > 0 {
+    if ended.interrupted {
+        eprintln!("error: interrupted");
+        Exit::Interrupted
+    } else if summary.failed > 0 {
         Exit::Failed
     } else if let Some(reason) = &ended.aborted {
         eprintln!("error: {reason}");

@@ -3,6 +3,7 @@
 mod args;
 pub mod execute;
 mod exit;
+mod interrupt;
 mod list;
 pub mod oracle;
 pub mod run;
@@ -11,6 +12,8 @@ mod values;
 
 use std::ffi::OsString;
 use std::io::Write;
+
+use crate::fleet::processes;
 
 pub use args::{Cli, Command, command};
 pub use exit::Exit;
@@ -50,6 +53,7 @@ pub fn run_as_tests(arguments: libtest_mimic::Arguments) -> Exit {
 fn dispatch(command: Command, args: &[OsString]) -> anyhow::Result<Exit> {
     match command {
         Command::Run(run) => run::main(*run, args),
+        Command::Worker => processes::member::main().map(|()| Exit::Passed),
         Command::List(selection) => list::print(&run::select(selection)?.1),
     }
 }

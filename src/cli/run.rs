@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::args::{LayoutChoice, MeasureArgs, OutputArgs, RunArgs, SelectionArgs, TargetArgs};
+use super::args::{MeasureArgs, OutputArgs, RunArgs, SelectionArgs, TargetArgs};
 use super::execute;
 use super::exit::Exit;
 use super::values::Choice;
@@ -13,7 +13,7 @@ use super::{list, values};
 use crate::case::Case;
 use crate::report::Format;
 use crate::run::path::Relaunch;
-use crate::run::plan::{BackendChoice, Destination, Outputs, Run, RunPlan, Target};
+use crate::run::plan::{BackendChoice, Destination, LayoutChoice, Outputs, Run, RunPlan, Target};
 use crate::suite::{Selection, Settings, SizeOverride, Suite};
 
 /// Runs the command. Everything that can be wrong about its arguments is said before anything starts.
@@ -49,9 +49,15 @@ fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
     if let Some(file) = nccl {
         option("--nccl", file.display().to_string());
     }
+    if run.plan.layout == LayoutChoice::Processes {
+        option("--layout", "processes".to_owned());
+    }
     option("-n", run.plan.iters.to_string());
     option("-w", run.plan.warmup.to_string());
     let mut last = Vec::new();
+    if let Some(deadline) = run.plan.deadline {
+        option("--deadline", deadline.as_secs_f64().to_string());
+    }
     if run.plan.path {
         last.push("--path".to_owned());
     }
@@ -80,9 +86,10 @@ fn relaunch(rerun: &[String], run: &Run) -> Option<Relaunch> {
 /// Turns arguments into plain data.
 pub fn prepare(args: RunArgs, command: &[OsString]) -> anyhow::Result<Run> {
     let (suite, cases) = select(args.selection)?;
+    let layout = args.target.layout;
     Ok(Run {
         command: command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-        plan: plan(args.measure, suite.settings, cases)?,
+        plan: plan(args.measure, layout, suite.settings, cases)?,
         target: target(args.target)?,
         outputs: outputs(args.outputs)?,
     })
@@ -104,7 +111,7 @@ pub fn select(args: SelectionArgs) -> anyhow::Result<(Suite, Vec<Case>)> {
     Ok((suite, cases))
 }
 
-fn plan(args: MeasureArgs, suite: Settings, cases: Vec<Case>) -> anyhow::Result<RunPlan> {
+fn plan(args: MeasureArgs, layout: LayoutChoice, suite: Settings, cases: Vec<Case>) -> anyhow::Result<RunPlan> {
     let check = suite.check && !args.no_check;
     ensure!(check || args.tamper.is_none(), "--tamper needs checks, and they are off");
     for file in &args.reference {
@@ -118,6 +125,8 @@ fn plan(args: MeasureArgs, suite: Settings, cases: Vec<Case>) -> anyhow::Result<
         seed: args.seed.resolve(),
         repeat: args.repeat,
         soak: args.soak,
+        layout,
+        deadline: args.deadline,
         fail_fast: args.fail_fast,
         tamper: args.tamper,
         references: args.reference,
@@ -128,10 +137,11 @@ fn plan(args: MeasureArgs, suite: Settings, cases: Vec<Case>) -> anyhow::Result<
 }
 
 fn target(args: TargetArgs) -> anyhow::Result<Target> {
-    match args.layout {
-        LayoutChoice::Threads => {}
-        LayoutChoice::Processes => bail!("--layout processes is not available in this version; --layout threads is"),
-    }
+    ensure!(
+        args.layout == LayoutChoice::Threads || args.ranks_per_thread == 1,
+        "--layout processes has one rank in each, --ranks-per-thread {} cannot be had",
+        args.ranks_per_thread
+    );
     if let Some(file) = args.nccl.as_ref().filter(|_| args.backend != BackendChoice::Host) {
         ensure!(file.is_file(), "--nccl {}: there is no such file", file.display());
     }

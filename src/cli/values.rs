@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::case::{Op, Unknown};
 use crate::fleet::protocol::Tamper;
@@ -55,6 +56,9 @@ impl FromStr for OpChoice {
     }
 }
 
+/// A day: nobody waits longer for one case.
+const MOST_SECONDS: f64 = 86_400.0;
+
 /// The seed of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seed {
@@ -99,6 +103,12 @@ impl FromStr for Seed {
 pub fn number<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, Expected> {
     let read = text.parse().ok().filter(|n| (MIN..=MAX).contains(n));
     read.ok_or_else(|| Expected(format!("a whole number from {MIN} to {MAX}").into()))
+}
+
+/// Seconds, fractions allowed.
+pub fn seconds(text: &str) -> Result<Duration, Expected> {
+    let read = text.parse::<f64>().ok().filter(|s| (0.001..=MOST_SECONDS).contains(s));
+    read.map(Duration::from_secs_f64).ok_or(expected("seconds, from 0.001 to 86400"))
 }
 
 /// The factor between sizes.
@@ -187,6 +197,15 @@ mod tests {
         for bad in ["0", "6", "-1", "two", "", "4294967297"] {
             let message = number::<1, 5>(bad).unwrap_err().to_string();
             assert_eq!(message, "expected a whole number from 1 to 5", "{bad}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_more_than_none_and_no_more_than_a_day() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(seconds("86400"), Ok(Duration::from_secs(86_400)));
+        for bad in ["0", "-1", "inf", "NaN", "86401", "1m", ""] {
+            assert!(seconds(bad).is_err(), "{bad}");
         }
     }
 

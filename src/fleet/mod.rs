@@ -15,13 +15,22 @@
 //!   │
 //!   staging ── what a call's buffers hold before and after
 //! ```
+//!
+//! Between worker and station a [`recorder`] writes every call into the rank's [`log`]. What does not come back before its
+//! [`deadline`], or has lost a rank, is judged by an [`inquest`] over all logs.
 
+pub mod deadline;
 mod drill;
 mod found;
+pub mod inquest;
+mod log;
 pub mod occasion;
 mod part;
 mod pass;
+mod place;
+pub mod processes;
 pub mod protocol;
+mod recorder;
 pub mod staging;
 pub mod team;
 mod timing;

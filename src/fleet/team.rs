@@ -1,40 +1,129 @@
 //! A team: the worker threads of one communicator, seen by the runner as something that takes requests and gives reports.
+//!
+//! Nobody waits for a worker without an end. When a deadline passes or a worker dies, what all of them are doing is put
+//! down first; then the communicator is aborted, so that those who are stuck in it come back. A thread that does not is
+//! left behind with what it holds, as only processes can be killed. The team is of no use any more then.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use super::inquest::{self, Cause, Findings, Witness};
+use super::log::{Doing, Log, now_ns};
+use super::place::Place;
 use super::protocol::{Report, Request};
+use super::recorder::Recorder;
 use super::worker::{self, Meeting};
-use crate::backend::{Backend, Making, Opening, RankError, Station, Unavailable};
+use crate::backend::{Aborter, Backend, Making, Opening, RankError, Station, Unavailable};
 use crate::case::Case;
+use crate::trace::Liveness;
+
+/// How often one who waits looks whether the run was interrupted.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the others have to get stuck, or to come back, after a worker has died.
+pub(super) const AFTER_DEATH: Duration = Duration::from_millis(500);
+
+/// How long the others may be held up by a call that one of them could not make.
+pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+
+/// How long workers have to come back once they are aborted.
+const AFTER_ABORT: Duration = Duration::from_secs(5);
+
+/// How long workers have to close a sound communicator.
+const CLOSING: Duration = Duration::from_secs(60);
+
+/// How a case ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// All ranks reported: one report for each, in rank order.
+    Reported(Vec<Report>),
+    /// They did not.
+    Stopped(Box<Findings>),
+    /// The run was interrupted.
+    Interrupted,
+}
+
+/// Why there is no team.
+#[derive(Debug)]
+pub enum NoTeam {
+    /// The communicator cannot be made.
+    Opening(Opening),
+    /// It was not made in time.
+    Late(Box<Findings>),
+    /// The run was interrupted.
+    Interrupted,
+}
+
+impl<E: Into<Opening>> From<E> for NoTeam {
+    fn from(error: E) -> NoTeam {
+        NoTeam::Opening(error.into())
+    }
+}
+
+/// What takes requests and gives reports, whatever its workers are.
+pub trait Workers: Send {
+    /// Runs one case, until its end or the deadline.
+    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended;
+}
 
 /// The workers of one communicator.
 pub struct Team {
-    requests: Vec<Sender<Request>>,
-    reports: Receiver<Vec<Report>>,
-    threads: Vec<JoinHandle<()>>,
+    workers: Vec<Worker>,
+    said: Receiver<Said>,
+    place: Arc<Place>,
     ranks: u32,
+    aborted: bool,
+}
+
+struct Worker {
+    ranks: Vec<u32>,
+    logs: Vec<Log>,
+    /// `None` once it is to end.
+    requests: Option<Sender<Request>>,
+    thread: JoinHandle<()>,
+    /// `None` once it was used.
+    aborter: Option<Aborter>,
+}
+
+enum Said {
+    Reports(usize, Vec<Report>),
+    Died(usize, String),
 }
 
 impl Team {
-    /// Makes the communicator and starts a thread for each station. `cases` is what will be asked of it.
-    pub fn start(backend: &dyn Backend, cases: &[Case], making: &Making) -> Result<Team, Opening> {
-        let stations = backend.open(cases, making)?;
+    /// Makes the communicator within `limit`, and starts a thread for each station. `cases` is what will be asked of it.
+    pub fn start(
+        backend: &Arc<dyn Backend>,
+        cases: Vec<Case>,
+        making: &Making,
+        limit: Duration,
+        interrupt: &AtomicBool,
+    ) -> Result<Team, NoTeam> {
+        let stations = open(backend, cases, making, limit, interrupt)?;
         let ranks = stations.iter().map(|s| s.ranks().len() as u32).sum();
-        let meeting = Arc::new(Place::new(stations.len()));
-        let (report, reports) = channel();
-        let mut team = Team { requests: Vec::new(), reports, threads: Vec::new(), ranks };
-        for station in stations {
+        let place = Arc::new(Place::new(stations.len()));
+        let (say, said) = channel();
+        let mut team = Team { workers: Vec::new(), said, place: place.clone(), ranks, aborted: false };
+        for (index, station) in stations.into_iter().enumerate() {
+            let own = station.ranks().to_vec();
+            let logs: Vec<Log> = own.iter().map(|_| Log::allocate()).collect();
+            let aborter = station.aborter();
+            let recorder =
+                Recorder::new(station, &logs).map_err(|e| Unavailable(format!("calls cannot be recorded: {e}")))?;
+            let station = backend.disturb(Box::new(recorder));
             let (request, requests) = channel();
-            let (meeting, report) = (meeting.clone(), report.clone());
-            let name = format!("rank {}", station.ranks().first().copied().unwrap_or(0));
+            let name = format!("rank {}", own.first().copied().unwrap_or(0));
+            let meeting = Logged { place: place.clone(), logs: logs.clone() };
+            let say = say.clone();
             let thread = std::thread::Builder::new()
                 .name(name)
-                .spawn(move || drive(station, &meeting, &requests, &report))
+                .spawn(move || drive(station, &meeting, &requests, index, &say))
                 .map_err(|e| Unavailable(format!("cannot start a worker thread: {e}")))?;
-            team.requests.push(request);
-            team.threads.push(thread);
+            team.workers.push(Worker { ranks: own, logs, requests: Some(request), thread, aborter: Some(aborter) });
         }
         Ok(team)
     }
@@ -44,34 +133,210 @@ impl Team {
         self.ranks
     }
 
-    /// Runs one case; one report per rank, in rank order. `Err` if a worker is gone.
-    pub fn run(&self, request: &Request) -> Result<Vec<Report>, RankError> {
-        let gone = || RankError::Broken { call: "worker".to_owned(), message: "a worker thread has ended".to_owned() };
-        for sender in &self.requests {
-            sender.send(request.clone()).map_err(|_| gone())?;
+    fn ranks_of(&self, index: usize) -> Vec<u32> {
+        self.workers.get(index).map(|worker| worker.ranks.clone()).unwrap_or_default()
+    }
+
+    fn witnesses(&self, wake: &Wake) -> Vec<Witness> {
+        let mut all = Vec::new();
+        for (index, worker) in self.workers.iter().enumerate() {
+            let death = wake.dead.iter().find(|(dead, _)| *dead == index).map(|(_, why)| why);
+            let liveness =
+                if death.is_some() { Liveness::Exited { code: None, signal: None } } else { Liveness::Alive };
+            all.extend(worker.ranks.iter().zip(&worker.logs).map(|(&rank, log)| Witness {
+                rank,
+                liveness,
+                log: Some(log.clone()),
+                messages: death.cloned().into_iter().collect(),
+            }));
         }
-        let mut all = Vec::with_capacity(self.ranks as usize);
-        for _ in &self.requests {
-            all.extend(self.reports.recv().map_err(|_| gone())?);
+        all.sort_by_key(|witness| witness.rank);
+        all
+    }
+
+    /// Takes the reports of those who come back once they are aborted.
+    fn drain(&self, wake: &mut Wake) {
+        let end = Instant::now() + AFTER_ABORT;
+        while wake.reports.iter().any(Option::is_none) {
+            match self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(Said::Reports(index, reports)) => wake.reported(index, reports),
+                Ok(Said::Died(index, why)) => wake.died(index, why),
+                Err(_) => return,
+            }
         }
+    }
+
+    /// All reports in rank order; who gave none was aborted.
+    fn assemble(&self, wake: Wake) -> Vec<Report> {
+        let missing = |worker: &Worker| {
+            let report = |&rank| Report { rank, placements: Vec::new(), error: Some(RankError::Aborted) };
+            worker.ranks.iter().map(report).collect()
+        };
+        let reports = wake.reports.into_iter().zip(&self.workers);
+        let mut all: Vec<Report> =
+            reports.flat_map(|(reports, worker)| reports.unwrap_or_else(|| missing(worker))).collect();
         all.sort_by_key(|report| report.rank);
-        Ok(all)
+        all
+    }
+
+    /// Frees all who wait for others. Aborting may be held up by the library, so that it has a thread of its own.
+    fn abort(&mut self) {
+        self.aborted = true;
+        self.place.close();
+        for aborter in self.workers.iter_mut().filter_map(|worker| worker.aborter.take()) {
+            // Without a thread to be had, the workers stay where they are.
+            let _ = std::thread::Builder::new().name("abort".to_owned()).spawn(aborter);
+        }
+    }
+
+    /// Whether all workers have ended before the time is up.
+    fn ended(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            if self.workers.iter().all(|worker| worker.thread.is_finished()) {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Workers for Team {
+    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended {
+        let began_ns = now_ns();
+        let end = Instant::now().checked_add(deadline);
+        let name = request.case.name();
+        for log in self.workers.iter().flat_map(|worker| &worker.logs) {
+            log.begin(request.epoch, &name);
+        }
+        let mut wake = Wake { reports: vec![None; self.workers.len()], dead: Vec::new(), give_up: None };
+        for (index, worker) in self.workers.iter().enumerate() {
+            let sent = worker.requests.as_ref().is_some_and(|requests| requests.send(request.clone()).is_ok());
+            if !sent {
+                wake.died(index, "its thread has ended".to_owned());
+            }
+        }
+        while wake.reports.iter().any(Option::is_none) {
+            match self.said.recv_timeout(LOOK) {
+                Ok(Said::Reports(index, reports)) => wake.reported(index, reports),
+                Ok(Said::Died(index, why)) => wake.died(index, why),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+            }
+            let now = Instant::now();
+            let cause = if interrupt.load(Ordering::Relaxed) {
+                self.abort();
+                return Ended::Interrupted;
+            } else if wake.give_up.is_some_and(|end| now >= end) {
+                Cause::Died(wake.dead.iter().flat_map(|(index, _)| self.ranks_of(*index)).collect())
+            } else if end.is_some_and(|end| now >= end) && wake.reports.iter().any(Option::is_none) {
+                Cause::Deadline(deadline.as_secs_f64())
+            } else if wake.dead.is_empty() && self.place.unwell_for().is_some_and(|waited| waited >= AFTER_REFUSAL) {
+                // Not a riddle: who could not make the call says so. The others are only to be freed.
+                self.abort();
+                self.drain(&mut wake);
+                break;
+            } else {
+                continue;
+            };
+            let witnesses = self.witnesses(&wake);
+            let findings = inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns());
+            self.abort();
+            return Ended::Stopped(Box::new(findings));
+        }
+        Ended::Reported(self.assemble(wake))
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.requests.clear(); // ends the workers' loops
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        self.workers.iter_mut().for_each(|worker| worker.requests = None); // ends the workers' loops
+        if !self.aborted && !self.ended(CLOSING) {
+            self.abort();
+        }
+        if self.aborted {
+            self.ended(AFTER_ABORT);
+        }
+        // those that are still there are left behind
+    }
+}
+
+/// What has been heard of the workers in one case.
+struct Wake {
+    reports: Vec<Option<Vec<Report>>>,
+    dead: Vec<(usize, String)>,
+    /// When to stop waiting after a death.
+    give_up: Option<Instant>,
+}
+
+impl Wake {
+    fn reported(&mut self, index: usize, reports: Vec<Report>) {
+        if let Some(place) = self.reports.get_mut(index) {
+            *place = Some(reports);
+        }
+    }
+
+    fn died(&mut self, index: usize, why: String) {
+        self.dead.push((index, why));
+        self.give_up.get_or_insert(Instant::now() + AFTER_DEATH);
+    }
+}
+
+/// Makes the communicator on a thread of its own, which is left behind if it does not come back.
+fn open(
+    backend: &Arc<dyn Backend>,
+    cases: Vec<Case>,
+    making: &Making,
+    limit: Duration,
+    interrupt: &AtomicBool,
+) -> Result<Vec<Box<dyn Station>>, NoTeam> {
+    let ranks = backend.environment().ranks;
+    let (done, opened) = channel();
+    let (backend, making) = (backend.clone(), *making);
+    let opening = move || {
+        // nobody listens any more once it is late
+        let _ = done.send(backend.open(&cases, &making));
+    };
+    let thread = std::thread::Builder::new().name("opening".to_owned()).spawn(opening);
+    thread.map_err(|e| Unavailable(format!("cannot start a thread: {e}")))?;
+    let end = Instant::now() + limit;
+    loop {
+        match opened.recv_timeout(LOOK) {
+            Ok(stations) => return Ok(stations?),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Unavailable("making the communicator panicked".to_owned()).into());
+            }
+            Err(RecvTimeoutError::Timeout) if interrupt.load(Ordering::Relaxed) => return Err(NoTeam::Interrupted),
+            Err(RecvTimeoutError::Timeout) if Instant::now() >= end => {
+                // one call makes all ranks
+                let all: Vec<u32> = (0..ranks).collect();
+                return Err(NoTeam::Late(Box::new(inquest::unmade(
+                    &[],
+                    ranks,
+                    &all,
+                    Cause::Deadline(limit.as_secs_f64()),
+                ))));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
 
-fn drive(mut station: Box<dyn Station>, meeting: &Place, requests: &Receiver<Request>, report: &Sender<Vec<Report>>) {
-    let entered = station.enter();
+/// A worker's life. A panic is its last word.
+fn drive(
+    mut station: Box<dyn Station>,
+    meeting: &Logged,
+    requests: &Receiver<Request>,
+    index: usize,
+    say: &Sender<Said>,
+) {
+    let entered = catch_unwind(AssertUnwindSafe(|| station.enter()))
+        .unwrap_or_else(|panic| Err(RankError::Broken { call: "enter".to_owned(), message: words(panic.as_ref()) }));
     while let Ok(request) = requests.recv() {
-        let reports = match &entered {
+        let reports = catch_unwind(AssertUnwindSafe(|| match &entered {
             Ok(()) => worker::run(station.as_mut(), meeting, &request),
             Err(error) => {
                 // the others must not wait for this one
@@ -79,75 +344,43 @@ fn drive(mut station: Box<dyn Station>, meeting: &Place, requests: &Receiver<Req
                 let failed = |&rank| Report { rank, placements: Vec::new(), error: Some(error.clone()) };
                 station.ranks().iter().map(failed).collect()
             }
+        }));
+        let (last, word) = match reports {
+            Ok(reports) => {
+                meeting.at(Doing::Reported);
+                (false, Said::Reports(index, reports))
+            }
+            Err(panic) => (true, Said::Died(index, format!("panicked: {}", words(panic.as_ref())))),
         };
-        if report.send(reports).is_err() {
+        if say.send(word).is_err() || last {
             return;
         }
     }
 }
 
-/// Where the threads of one process meet.
-struct Place {
-    state: Mutex<State>,
-    changed: Condvar,
-    size: usize,
+/// What a panic said.
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "something that is no text".to_owned())
 }
 
-#[derive(Default)]
-struct State {
-    arrived: usize,
-    well: bool,
-    round: u64,
-    verdict: bool,
+/// The meeting of one worker's, noted in its logs.
+struct Logged {
+    place: Arc<Place>,
+    logs: Vec<Log>,
 }
 
-impl Place {
-    fn new(size: usize) -> Place {
-        Place { state: Mutex::new(State { well: true, ..State::default() }), changed: Condvar::new(), size }
+impl Logged {
+    fn at(&self, doing: Doing) {
+        self.logs.iter().for_each(|log| log.at(doing));
     }
 }
 
-impl Meeting for Place {
+impl Meeting for Logged {
     fn all_well(&self, well: bool) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.arrived += 1;
-        state.well &= well;
-        if state.arrived == self.size {
-            state.arrived = 0;
-            state.verdict = state.well;
-            state.well = true;
-            state.round += 1;
-            self.changed.notify_all();
-            return state.verdict;
-        }
-        let round = state.round;
-        while state.round == round {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.verdict
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_that_is_not_well_is_known_to_all_and_forgotten_in_the_next_round() {
-        let place = Place::new(3);
-        for bad in [Some(1), None, Some(0)] {
-            let verdicts: Vec<bool> = std::thread::scope(|s| {
-                let threads: Vec<_> = (0..3)
-                    .map(|i| {
-                        s.spawn({
-                            let place = &place;
-                            move || place.all_well(Some(i) != bad)
-                        })
-                    })
-                    .collect();
-                threads.into_iter().map(|t| t.join().unwrap()).collect()
-            });
-            assert_eq!(verdicts, [bad.is_none(); 3]);
-        }
+        self.at(Doing::Meeting);
+        let all = self.place.all_well(well);
+        self.at(Doing::Beginning);
+        all
     }
 }

@@ -31,6 +31,7 @@ pub fn case(name: &str) -> CaseResult {
         reference: Judgement::default(),
         path: None,
         message: String::new(),
+        verdict: None,
         duration_s: 0.125,
     }
 }

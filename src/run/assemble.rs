@@ -4,6 +4,7 @@ use super::known;
 use super::result::{CaseResult, FailKind, FirstWrong, Judgement, Outcome, PlacementResult};
 use crate::backend::{GuardBreach, Placement, RankError};
 use crate::case::Case;
+use crate::fleet::inquest::{Cause, Findings};
 use crate::fleet::protocol::{Measured, Report};
 use crate::measure::{bandwidth, stats};
 use crate::oracle::show;
@@ -29,6 +30,7 @@ pub fn frame(case: &Case, ranks: u32) -> CaseResult {
         reference: Judgement::default(),
         path: None,
         message: String::new(),
+        verdict: None,
         duration_s: 0.0,
     }
 }
@@ -56,7 +58,7 @@ pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'
         .filter_map(|r| r.error.as_ref().map(|e| (r.rank, e)))
         .min_by_key(|(rank, error)| (**error == RankError::Aborted, *rank));
     if let Some((rank, error)) = cause {
-        stopped(&mut result, case, rank, error, ranks);
+        failed(&mut result, case, rank, error, ranks);
         wrong.extend((!wrong.is_empty()).then(|| result.message.clone()));
     }
     if !wrong.is_empty() {
@@ -150,8 +152,23 @@ fn damage(rank: u32, m: &Measured) -> Vec<String> {
     lines
 }
 
+/// A case that was given up: it hung, or lost a rank.
+pub fn stopped(case: &Case, ranks: u32, findings: &Findings) -> CaseResult {
+    let kind = match findings.cause {
+        Cause::Deadline(_) => FailKind::Hang,
+        Cause::Died(_) => FailKind::Crash,
+    };
+    CaseResult {
+        outcome: Outcome::Fail,
+        kind: Some(kind),
+        message: findings.message.clone(),
+        verdict: Some(findings.diagnosis.verdict.clone()),
+        ..frame(case, ranks)
+    }
+}
+
 /// A case that could not be carried through.
-fn stopped(result: &mut CaseResult, case: &Case, rank: u32, error: &RankError, ranks: u32) {
+fn failed(result: &mut CaseResult, case: &Case, rank: u32, error: &RankError, ranks: u32) {
     let (outcome, kind, message) = match error {
         RankError::Unsupported(why) => (Outcome::Skip, None, why.clone()),
         RankError::Memory { .. } => (Outcome::Skip, None, format!("does not fit in memory: {error}")),

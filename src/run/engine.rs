@@ -1,25 +1,34 @@
 //! The engine: a plan and a backend in, events out. libtest-mimic drives the trials.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use chrono::Local;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use super::assemble::{assemble, frame};
+use super::assemble::{assemble, frame, stopped};
 use super::event::{Consumer, Event};
 use super::explain::explain;
 use super::known;
 use super::launches::combine;
 use super::path::{self, Paths, Place};
-use super::plan::RunPlan;
+use super::plan::{LayoutChoice, RunPlan};
 use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
-use crate::fleet::footprint;
+use crate::fleet::inquest::Cause;
+use crate::fleet::processes::Crew;
 use crate::fleet::protocol::{Measured, Request};
-use crate::fleet::team::Team;
+use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team, Workers};
+use crate::fleet::{deadline, footprint};
 use crate::reference::{Observed, References, Subject, missing_reference};
+
+/// Communicators in a row that may fail to come about in time before the machine counts as one that cannot run it.
+const LATE_OPENINGS: u32 = 2;
+
+/// Why cases are not run after an interruption.
+const INTERRUPTED: &str = "not run: interrupted";
 
 /// How a run ended.
 #[derive(Debug)]
@@ -28,11 +37,14 @@ pub struct Ended {
     pub summary: Summary,
     /// The backend was lost, and cases stayed unrun: why.
     pub aborted: Option<String>,
+    /// It was interrupted, and cases stayed unrun.
+    pub interrupted: bool,
     /// Reports that could not be written to the end.
     pub lost_reports: Vec<String>,
 }
 
-/// Runs the plan. `harness` is what libtest-mimic is told: where it prints, how it filters.
+/// Runs the plan. `harness` is what libtest-mimic is told: where it prints, how it filters. Once `interrupt` is set, the
+/// case that runs is aborted, and the others are skipped.
 pub fn run(
     command: Vec<String>,
     mut plan: RunPlan,
@@ -40,6 +52,7 @@ pub fn run(
     references: References,
     consumers: Vec<Box<dyn Consumer>>,
     harness: &Arguments,
+    interrupt: Arc<AtomicBool>,
 ) -> Ended {
     let environment = backend.environment();
     plan.cases = path::grouped(plan.cases);
@@ -63,6 +76,10 @@ pub fn run(
         references,
         hub,
         team: None,
+        fresh: true,
+        late: 0,
+        interrupt,
+        interrupted: false,
         stage: Stage::Only,
         epoch: 0,
         summary: Summary::default(),
@@ -103,7 +120,12 @@ pub fn run(
     session.summary.duration_s = started.elapsed().as_secs_f64();
     let summary = session.summary;
     session.hub.send(&Event::Finished { at: Local::now(), summary });
-    Ended { summary, aborted: session.aborted.take(), lost_reports: std::mem::take(&mut session.hub.lost) }
+    Ended {
+        summary,
+        aborted: session.aborted.take(),
+        interrupted: session.interrupted,
+        lost_reports: std::mem::take(&mut session.hub.lost),
+    }
 }
 
 /// A run that could not start: reports are told, so that their files say so.
@@ -157,7 +179,13 @@ struct Session {
     environment: Environment,
     references: References,
     hub: Hub,
-    team: Option<(Making, Team)>,
+    team: Option<(Making, Box<dyn Workers>)>,
+    /// The team has not run a case yet.
+    fresh: bool,
+    /// Communicators in a row that were not made in time.
+    late: u32,
+    interrupt: Arc<AtomicBool>,
+    interrupted: bool,
     paths: Paths,
     /// Results of the launches so far, by case; at most [`KEPT`] of each.
     earlier: Vec<Vec<CaseResult>>,
@@ -241,6 +269,9 @@ impl Session {
     fn run(&mut self, case: &Case) -> CaseResult {
         let ranks = self.environment.ranks;
         let skip = |why: String| CaseResult { outcome: Outcome::Skip, message: why, ..frame(case, ranks) };
+        if self.interrupt.load(Ordering::Relaxed) {
+            return skip(self.interrupted().to_owned());
+        }
         if let Some(why) = &self.stop {
             return skip(why.clone());
         }
@@ -266,8 +297,18 @@ impl Session {
         }
         match self.assure_team(case) {
             Ok(()) => {}
-            Err(Opening::Unsupported(why)) => return skip(why),
-            Err(Opening::Unavailable(error)) => return skip(self.abort(&error)),
+            Err(NoTeam::Opening(Opening::Unsupported(why))) => return skip(why),
+            Err(NoTeam::Opening(Opening::Unavailable(error))) => return skip(self.abort(&error)),
+            Err(NoTeam::Interrupted) => return skip(self.interrupted().to_owned()),
+            Err(NoTeam::Late(findings)) => {
+                // who dies on the way is the case's misfortune, not the machine's
+                self.late += u32::from(matches!(findings.cause, Cause::Deadline(_)));
+                let result = stopped(case, ranks, &findings);
+                if self.late >= LATE_OPENINGS {
+                    self.abort(&Unavailable(format!("{LATE_OPENINGS} communicators in a row were not made in time")));
+                }
+                return result;
+            }
         }
         self.epoch += 1;
         let request = Request {
@@ -280,12 +321,15 @@ impl Session {
             check: self.plan.check,
             tamper: self.plan.tamper,
         };
-        let reports = match &self.team {
-            Some((_, team)) => team.run(&request),
+        let first = std::mem::replace(&mut self.fresh, false);
+        let backend = &self.environment.backend;
+        let limit = self.plan.deadline.unwrap_or_else(|| deadline::derived(&request, backend, first));
+        let ended = match &mut self.team {
+            Some((_, team)) => team.run(&request, limit, &self.interrupt),
             None => return skip("not run: there is no team".to_owned()),
         };
-        match reports {
-            Ok(reports) => {
+        match ended {
+            CaseEnded::Reported(reports) => {
                 if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
                     self.team = None; // what is left of the communicator cannot be trusted
                 }
@@ -294,10 +338,13 @@ impl Session {
                 self.paths.prove(case, &mut result);
                 result
             }
-            Err(error) => {
+            CaseEnded::Stopped(findings) => {
                 self.team = None;
-                let message = error.to_string();
-                CaseResult { outcome: Outcome::Fail, kind: Some(FailKind::Crash), message, ..frame(case, ranks) }
+                stopped(case, ranks, &findings)
+            }
+            CaseEnded::Interrupted => {
+                self.team = None;
+                skip(self.interrupted().to_owned())
             }
         }
     }
@@ -311,15 +358,29 @@ impl Session {
     }
 
     /// A team whose communicator is made as the case wants it.
-    fn assure_team(&mut self, case: &Case) -> Result<(), Opening> {
+    fn assure_team(&mut self, case: &Case) -> Result<(), NoTeam> {
         let making = Making::of(case);
         if self.team.as_ref().is_some_and(|(made, _)| *made == making) {
             return Ok(());
         }
         self.team = None; // its memory is needed
         let alike: Vec<Case> = self.plan.cases.iter().filter(|c| Making::of(c) == making).cloned().collect();
-        self.team = Some((making, Team::start(self.backend.as_ref(), &alike, &making)?));
+        let limit = deadline::making(self.environment.ranks);
+        let team: Box<dyn Workers> = match self.plan.layout {
+            LayoutChoice::Threads => Box::new(Team::start(&self.backend, alike, &making, limit, &self.interrupt)?),
+            LayoutChoice::Processes => Box::new(Crew::start(&self.backend, alike, &making, limit, &self.interrupt)?),
+        };
+        self.team = Some((making, team));
+        (self.fresh, self.late) = (true, 0);
         Ok(())
+    }
+
+    /// Notes the interruption, and says why further cases are not run.
+    fn interrupted(&mut self) -> &'static str {
+        if !std::mem::replace(&mut self.interrupted, true) {
+            self.hub.send(&Event::Aborted { reason: "interrupted".to_owned() });
+        }
+        INTERRUPTED
     }
 
     /// Ends the run before its time, and says why further cases are not run.

@@ -38,6 +38,10 @@ pub struct RunPlan {
     pub repeat: u32,
     /// For how long the whole plan is launched again and again, each time with the next seed, until something fails.
     pub soak: Option<Duration>,
+    /// What ranks are.
+    pub layout: LayoutChoice,
+    /// What a case may take, from request to report; `None` derives it from what the case moves.
+    pub deadline: Option<Duration>,
     /// Whether the first failed case ends the run.
     pub fail_fast: bool,
     /// A deliberate error in every case's output.
@@ -65,6 +69,15 @@ pub struct Target {
     pub ranks_per_thread: u32,
     /// The libnccl to load, where one is named.
     pub nccl: Option<PathBuf>,
+}
+
+/// `--layout`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LayoutChoice {
+    /// Threads of one process.
+    Threads,
+    /// One process per rank.
+    Processes,
 }
 
 /// `--backend`.

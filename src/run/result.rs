@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::case::{DType, Op, Primitive, Variant};
+use crate::trace::Verdict;
 
 /// The schema's name.
 pub const SCHEMA: &str = "collcheck.results/1";
@@ -89,6 +90,9 @@ pub struct CaseResult {
     pub path: Option<Path>,
     /// Why it failed or was skipped; empty otherwise.
     pub message: String,
+    /// Who held whom up, of a case that hung or lost a rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// Seconds from request to verdict.
     #[serde(deserialize_with = "null_is_nan")]
     pub duration_s: f64,

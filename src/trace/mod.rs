@@ -24,7 +24,7 @@ mod p2p;
 mod pattern;
 pub mod ring;
 mod shift;
-mod text;
+pub(crate) mod text;
 pub mod verdict;
 mod waits;
 

@@ -1,7 +1,7 @@
 //! Small words for summaries.
 
 /// `rank 3`, `ranks 0-2 and 5`.
-pub(super) fn ranks(ranks: &[u32]) -> String {
+pub(crate) fn ranks(ranks: &[u32]) -> String {
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
@@ -18,12 +18,12 @@ pub(super) fn ranks(ranks: &[u32]) -> String {
 }
 
 /// The verb for that many subjects, in the present.
-pub(super) fn verb<'t>(n: usize, one: &'t str, more: &'t str) -> &'t str {
+pub(crate) fn verb<'t>(n: usize, one: &'t str, more: &'t str) -> &'t str {
     if n == 1 { one } else { more }
 }
 
 /// A message on one line, cut to a length that fits a report.
-pub(super) fn line(message: &str) -> String {
+pub(crate) fn line(message: &str) -> String {
     const MOST: usize = 240;
     let text: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST + 1).collect();
     let text = text.trim();

@@ -1,4 +1,5 @@
 //! Runs the built program in an environment without twins of its options.
+#![allow(dead_code)] // each test binary uses its part
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -10,7 +11,6 @@ pub struct Ended {
     pub stderr: String,
 }
 
-#[allow(dead_code)] // not every test file lists names
 impl Ended {
     pub fn lines(&self) -> Vec<&str> {
         self.stdout.lines().collect()

@@ -9,11 +9,14 @@ use collcheck::backend::host::HostBackend;
 use collcheck::backend::{Backend, Layout, Making, Placement, RankError};
 use collcheck::case::{Case, DType, Op, Primitive, Variant};
 use collcheck::fleet::protocol::{Report, Request, Tamper};
-use collcheck::fleet::team::Team;
+use collcheck::fleet::team::{Ended, Team, Workers};
 use collcheck::run::assemble::assemble;
 use collcheck::run::result::{CaseResult, FailKind, Outcome};
 use collcheck::suite::canonical;
 use faulty::{Fault, FaultyBackend, Plant};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// All ways of launching, by their variants.
 const WAYS: [&str; 15] = [
@@ -55,17 +58,31 @@ fn assembled(request: &Request, reports: &[Report]) -> CaseResult {
     assemble(&request.case, request.ranks, reports, &|_, _| String::new())
 }
 
+/// Far more than any case here takes.
+const LIMIT: Duration = Duration::from_secs(300);
+
+fn team(backend: impl Backend + 'static, making: &Making) -> Team {
+    let backend: Arc<dyn Backend> = Arc::new(backend);
+    Team::start(&backend, Vec::new(), making, LIMIT, &AtomicBool::new(false)).unwrap()
+}
+
+fn reports(team: &mut Team, request: &Request) -> Vec<Report> {
+    match team.run(request, LIMIT, &AtomicBool::new(false)) {
+        Ended::Reported(reports) => reports,
+        other => panic!("{}: {other:?}", request.case),
+    }
+}
+
 /// Runs one case on a fresh team.
-fn run(backend: &dyn Backend, request: &Request) -> CaseResult {
-    let case = &request.case;
-    let team = Team::start(backend, std::slice::from_ref(case), &Making::of(case)).unwrap();
-    assembled(request, &team.run(request).unwrap())
+fn run(backend: impl Backend + 'static, request: &Request) -> CaseResult {
+    let mut team = team(backend, &Making::of(&request.case));
+    assembled(request, &reports(&mut team, request))
 }
 
 /// Runs one case with a fault.
 fn with_fault(name: &str, fault: Fault, launch: usize, placement: Placement) -> CaseResult {
     let plant = Some(Plant { fault, launch, placement });
-    run(&faulty(3, plant), &request(&case(name), 3, 1))
+    run(faulty(3, plant), &request(&case(name), 3, 1))
 }
 
 #[track_caller]
@@ -88,7 +105,7 @@ fn target(way: &str) -> (usize, &'static str) {
 fn every_way_passes_on_every_primitive() {
     for ranks in [1, 3, 4] {
         let backend = faulty(ranks, None);
-        let team = Team::start(&backend, &[], &Making::default()).unwrap();
+        let mut team = team(backend, &Making::default());
         let mut epoch = 0;
         for primitive in Primitive::ALL {
             let op = if primitive.unit().reduces() { "sum" } else { "none" };
@@ -99,7 +116,7 @@ fn every_way_passes_on_every_primitive() {
                 let case = case(&format!("{primitive}::{op}::half::1000B{way}"));
                 epoch += 1;
                 let request = Request { iters: 2, warmup: 1, ..request(&case, ranks, epoch) };
-                let result = assembled(&request, &team.run(&request).unwrap());
+                let result = assembled(&request, &reports(&mut team, &request));
                 assert_eq!(result.outcome, Outcome::Pass, "{case} on {ranks}: {}", result.message);
                 let in_place = case.primitive.unit().in_place(&case.workload(ranks), 0).is_some();
                 assert_eq!(result.placements.len(), 1 + usize::from(in_place), "{case}");
@@ -115,14 +132,14 @@ fn every_way_passes_on_every_primitive() {
 #[test]
 fn every_op_and_dtype_passes_in_groups_and_pipelines() {
     let backend = faulty(3, None);
-    let team = Team::start(&backend, &[], &Making::default()).unwrap();
+    let mut team = team(backend, &Making::default());
     let mut epoch = 0;
     for op in Op::ALL {
         for dtype in DType::ALL {
             for way in ["@agg", "@aggmixed+unaligned1", "@graph", "@pipeline+overwrite", "@graph+pipeline+unaligned3"] {
                 epoch += 1;
                 let request = request(&case(&format!("all_reduce::{op}::{dtype}::328B{way}")), 3, epoch);
-                let result = assembled(&request, &team.run(&request).unwrap());
+                let result = assembled(&request, &reports(&mut team, &request));
                 assert_eq!(result.outcome, Outcome::Pass, "{}: {}", result.name, result.message);
             }
         }
@@ -255,10 +272,10 @@ fn guard_zones_are_looked_at_in_every_way() {
         };
         let plant = Plant { fault: Fault::Beyond(calls * 512), launch: launch + 1, placement: Placement::OutOfPlace };
         let backend = faulty(2, Some(plant));
-        let team = Team::start(&backend, &[], &Making::default()).unwrap();
-        team.run(&request(&large, 2, 1)).unwrap();
+        let mut team = team(backend, &Making::default());
+        reports(&mut team, &request(&large, 2, 1));
         let request = request(&small, 2, 2);
-        let result = assembled(&request, &team.run(&request).unwrap());
+        let result = assembled(&request, &reports(&mut team, &request));
         let says = if way.contains("pipeline") { "within 32 rounds of the pipeline" } else { says };
         expect_data_failure(&result, says);
         assert!(result.message.contains("rank 0 wrote outside its receive buffer, past its end"), "{}", result.message);
@@ -276,7 +293,7 @@ fn damage_that_is_asked_for_is_noticed_in_every_way() {
         };
         let case = case(&format!("all_reduce::sum::float::600B{way}"));
         let request = Request { tamper: Some(Tamper { rank: 1, index: 3, bit: 2 }), ..request(&case, 3, 1) };
-        let result = run(&faulty(3, None), &request);
+        let result = run(faulty(3, None), &request);
         expect_data_failure(&result, says);
         let first = result.placements[0].first_wrong.as_ref().unwrap();
         assert_eq!((first.rank, first.index), (1, 3), "{}", result.name);
@@ -287,7 +304,7 @@ fn damage_that_is_asked_for_is_noticed_in_every_way() {
 fn what_a_backend_does_not_have_is_skipped_with_the_reason() {
     for way in ["@graph", "@graph+pipeline", "@graph+agg", "@ncclmem", "@reg", "@window", "@windows"] {
         let request = request(&case(&format!("all_reduce::sum::float::64B{way}")), 2, 1);
-        let result = run(&host(2), &request);
+        let result = run(host(2), &request);
         assert_eq!(result.outcome, Outcome::Skip, "{}", result.name);
         assert!(result.message.contains("the host backend has no "), "{}: {}", result.name, result.message);
     }
@@ -298,7 +315,7 @@ fn wrong_data_are_not_skipped_with_what_cannot_be_done() {
     // damage to the first launch, and a graph that cannot be had
     let plant = Some(Plant { fault: Fault::Corrupt, launch: 0, placement: Placement::OutOfPlace });
     let backend = FaultyBackend { graphs: false, ..faulty(2, plant) };
-    let result = run(&backend, &request(&case("all_reduce::sum::float::64B@graph"), 2, 1));
+    let result = run(backend, &request(&case("all_reduce::sum::float::64B@graph"), 2, 1));
     expect_data_failure(&result, "out-of-place: 1 wrong element");
     assert!(result.message.contains("no graphs"), "{}", result.message);
 }
@@ -308,7 +325,7 @@ fn without_checks_graphs_are_still_timed_and_pipelines_are_plain_launches() {
     for way in ["@graph", "@pipeline", "@agg"] {
         let case = case(&format!("all_reduce::sum::float::64B{way}"));
         let request = Request { check: false, iters: 3, ..request(&case, 2, 1) };
-        let result = run(&faulty(2, None), &request);
+        let result = run(faulty(2, None), &request);
         assert_eq!(result.outcome, Outcome::Pass, "{}", result.message);
         assert!(result.placements.iter().all(|p| p.wrong.is_none() && p.mean_us > 0.0));
     }
@@ -319,7 +336,7 @@ fn a_refused_launch_ends_the_case_on_all_ranks() {
     // a root that does not exist
     let case = Case { variants: vec![Variant::Root(9), Variant::Pipeline], ..case("broadcast::none::float::64B") };
     let request = request(&case, 2, 1);
-    let team = Team::start(&host(2), std::slice::from_ref(&case), &Making::default()).unwrap();
-    let reports = team.run(&request).unwrap();
+    let mut team = team(host(2), &Making::default());
+    let reports = reports(&mut team, &request);
     assert!(reports.iter().all(|r| matches!(r.error, Some(RankError::Refused { .. } | RankError::Aborted))));
 }

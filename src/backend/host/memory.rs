@@ -6,7 +6,9 @@
 //! Ranks touch their buffers through [`Span`]s, which are checked pointers and no references: a test that deliberately
 //! races on a buffer from another thread gets torn data, not a broken Rust reference that outlived its statement.
 
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::alloc::{self, Layout};
+use std::fs::File;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU32;
@@ -17,10 +19,20 @@ const PAGE: usize = 4096;
 /// Zeroed memory that is freed when dropped. Pages that nobody touches cost nothing.
 #[derive(Debug)]
 pub(super) struct Region {
-    allocation: NonNull<u8>,
-    layout: Layout,
+    origin: Origin,
     base: NonNull<u8>,
     len: usize,
+}
+
+/// Where a region is from, and so how it is given back.
+#[derive(Debug)]
+enum Origin {
+    Heap {
+        allocation: NonNull<u8>,
+        layout: Layout,
+    },
+    /// A file's pages, that other processes may map too.
+    Mapping,
 }
 
 // SAFETY: a region is plain memory without thread affinity; those who share it agree on who touches which byte when.
@@ -38,7 +50,18 @@ impl Region {
         let skip = allocation.as_ptr().align_offset(PAGE).min(PAGE);
         // SAFETY: `skip` is at most a page, and the allocation is a page longer than `len`.
         let base = unsafe { allocation.add(skip) };
-        Some(Region { allocation, layout, base, len })
+        Some(Region { origin: Origin::Heap { allocation, layout }, base, len })
+    }
+
+    /// The first `len` bytes of a file, or nothing where it is shorter or cannot be mapped. Nobody may shorten it.
+    pub(super) fn mapped(file: &File, len: usize) -> Option<Region> {
+        if len == 0 || file.metadata().ok()?.len() < len as u64 {
+            return None;
+        }
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: the kernel chooses the address, so no existing memory is replaced; the length is not 0 and is in the file.
+        let start = unsafe { mmap(ptr::null_mut(), len, prot, flags, file, 0) }.ok()?;
+        Some(Region { origin: Origin::Mapping, base: NonNull::new(start.cast())?, len })
     }
 
     /// Bytes.
@@ -70,8 +93,14 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this layout, and freed once.
-        unsafe { alloc::dealloc(self.allocation.as_ptr(), self.layout) }
+        match self.origin {
+            // SAFETY: allocated in `zeroed` with this layout, and freed once.
+            Origin::Heap { allocation, layout } => unsafe { alloc::dealloc(allocation.as_ptr(), layout) },
+            Origin::Mapping => {
+                // SAFETY: exactly the mapping made in `mapped`. It can only fail for what is no mapping.
+                let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+            }
+        }
     }
 }
 

@@ -29,13 +29,14 @@ mod transport;
 mod wait;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use algorithms::Algorithm;
 pub use station::{Direction, HostStation, Transfer};
 pub use wait::Abort;
 
-use super::{Backend, Environment, Layout, Making, Opening, Station, Unavailable};
+use super::{Backend, Environment, Layout, Making, Opening, Recipe, Station, Unavailable};
 use crate::case::Case;
 use memory::Region;
 use transport::{Geometry, Links};
@@ -98,6 +99,16 @@ impl HostBackend {
             .ok_or_else(too_many)
     }
 
+    /// A rank's station in a process of its own. `channels` is memory as [`Recipe::Host`] says that all ranks
+    /// share, zero before the first of them joins; each rank joins once.
+    pub fn join(channels: &File, ranks: u32, rank: u32) -> Result<HostStation, Unavailable> {
+        let geometry = Geometry::new(ranks as usize);
+        let broken = || Unavailable("the channels cannot be mapped".to_owned());
+        let region = geometry.bytes().and_then(|bytes| Region::mapped(channels, bytes)).ok_or_else(broken)?;
+        let links = Links::new(&Arc::new(region), geometry, rank as usize).ok_or_else(broken)?;
+        Ok(HostStation::new(links, None))
+    }
+
     /// Frees every rank that waits in a communicator of this backend: it returns [`super::RankError::Aborted`], and so
     /// does every later launch there.
     pub fn abort(&self) {
@@ -114,7 +125,7 @@ impl Backend for HostBackend {
             ranks: self.ranks,
             nodes: 1,
             ranks_per_gpu: 1,
-            devices: (0..self.ranks).map(|rank| format!("rank {rank}: thread on {processor}")).collect(),
+            devices: (0..self.ranks).map(|rank| format!("rank {rank} on {processor}")).collect(),
             device: processor,
             link: "host".into(),
             nccl_version: String::new(),
@@ -131,6 +142,15 @@ impl Backend for HostBackend {
     /// Half of this rank's share of what is free.
     fn memory_per_rank(&self) -> Option<u64> {
         Some(machine::available_memory()? / u64::from(self.ranks) / 2)
+    }
+
+    fn recipe(&self, making: &Making) -> Result<Recipe, Opening> {
+        if let Some(what) = beyond(making) {
+            return Err(Opening::Unsupported(format!("the host backend has no {what}")));
+        }
+        let bytes = Geometry::new(self.ranks as usize).bytes().and_then(|bytes| u64::try_from(bytes).ok());
+        let bytes = bytes.ok_or_else(|| Unavailable("there is no memory for the channels".to_owned()))?;
+        Ok(Recipe::Host { bytes })
     }
 
     fn open(&self, _cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {

@@ -11,7 +11,7 @@ use super::memory::Span;
 use super::transport::{Flow, Links};
 use super::wait::Abort;
 use crate::backend::{
-    Buffer, Call, GuardBreach, Memory, Need, Placement, RankError, Region, Registration, Station, Verdict,
+    Aborter, Buffer, Call, GuardBreach, Memory, Need, Placement, RankError, Region, Registration, Station, Verdict,
 };
 use crate::case::DType;
 
@@ -305,5 +305,14 @@ impl Station for HostStation {
     /// Nothing is ever queued: this only tells of an abort.
     fn wait(&mut self) -> Result<(), RankError> {
         self.links.waiter.abort().check()
+    }
+
+    fn synchronous(&self) -> bool {
+        true
+    }
+
+    fn aborter(&self) -> Aborter {
+        let abort = self.abort();
+        Box::new(move || abort.raise())
     }
 }

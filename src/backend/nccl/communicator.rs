@@ -1,8 +1,10 @@
 //! One rank's communicator, with the reductions made for it and the buffers registered with it.
 
 use std::ffi::{c_int, c_void};
+use std::iter;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::api::{self, Comm, RedOp};
 use super::driver::{DeviceMemory, Stream};
@@ -16,7 +18,8 @@ use crate::oracle::Plan;
 /// One rank's handle. Closed by [`Communicator::close`]; one that is only dropped is left to the process' end.
 pub struct Communicator {
     library: Arc<Library>,
-    raw: Comm,
+    /// Null once closed or aborted; whoever takes the handle out ends it.
+    raw: Arc<AtomicPtr<c_void>>,
     rank: u32,
     /// What it was split off, to be closed after it.
     parent: Option<Box<Communicator>>,
@@ -40,6 +43,7 @@ impl Communicator {
     /// Takes over a handle.
     pub fn new(library: &Arc<Library>, raw: Comm, rank: u32) -> Communicator {
         let library = Arc::clone(library);
+        let raw = Arc::new(AtomicPtr::new(raw));
         Communicator { library, raw, rank, parent: None, reductions: Vec::new(), registered: Vec::new() }
     }
 
@@ -48,9 +52,27 @@ impl Communicator {
         Communicator { parent: Some(Box::new(parent)), ..self }
     }
 
-    /// NCCL's handle.
+    /// NCCL's handle; null once it was aborted, which NCCL's calls answer with an error.
     pub fn raw(&self) -> Comm {
-        self.raw
+        self.raw.load(Ordering::Acquire)
+    }
+
+    /// Aborts it from another thread, unless it is closed already, and then what it was split off. For threads inside a
+    /// call of NCCL's, which nothing else gets out; it may itself be held up by the library.
+    pub fn aborter(&self) -> impl Fn() + Send + Sync + use<> {
+        let library = Arc::clone(&self.library);
+        let handles: Vec<_> =
+            iter::successors(Some(self), |one| one.parent.as_deref()).map(|one| one.raw.clone()).collect();
+        move || {
+            for raw in &handles {
+                let handle = raw.swap(ptr::null_mut(), Ordering::AcqRel);
+                if !handle.is_null() {
+                    // SAFETY: the handle is live, as who closes takes it out first. NCCL lets another thread abort while
+                    // one is in a call.
+                    unsafe { (library.api.comm_abort)(handle) };
+                }
+            }
+        }
     }
 
     /// The library that made it.
@@ -63,9 +85,9 @@ impl Communicator {
         let api = &self.library.api;
         let (mut count, mut rank) = (0, -1);
         // SAFETY: the pointer is good for one int.
-        self.library.check("ncclCommCount", unsafe { (api.comm_count)(self.raw, &mut count) })?;
+        self.library.check("ncclCommCount", unsafe { (api.comm_count)(self.raw(), &mut count) })?;
         // SAFETY: as above.
-        self.library.check("ncclCommUserRank", unsafe { (api.comm_user_rank)(self.raw, &mut rank) })?;
+        self.library.check("ncclCommUserRank", unsafe { (api.comm_user_rank)(self.raw(), &mut rank) })?;
         if count == ranks && i64::from(rank) == i64::from(self.rank) {
             return Ok(());
         }
@@ -113,7 +135,7 @@ impl Communicator {
     fn async_code(&self) -> Result<api::Code, RankError> {
         let mut code = api::SUCCESS;
         // SAFETY: the pointer is good for one code.
-        let result = unsafe { (self.library.api.comm_async_error)(self.raw, &mut code) };
+        let result = unsafe { (self.library.api.comm_async_error)(self.raw(), &mut code) };
         self.library.check("ncclCommGetAsyncError", result)?;
         Ok(code)
     }
@@ -152,7 +174,8 @@ impl Communicator {
         let data_type = api::data_type(dtype);
         // SAFETY: the scalar has 8 bytes, as many as the widest type. One on the host is read before the call returns; one
         // on the GPU lives until the communicator is closed.
-        let code = unsafe { (self.library.api.create_pre_mul_sum)(&mut made, pointer, data_type, residence, self.raw) };
+        let code =
+            unsafe { (self.library.api.create_pre_mul_sum)(&mut made, pointer, data_type, residence, self.raw()) };
         self.library.check("ncclRedOpCreatePreMulSum", code)?;
         self.reductions.push(PreMulSum { dtype, scalar: plan.scalar(self.rank), memory, made });
         Ok(made)
@@ -165,11 +188,14 @@ impl Communicator {
 
     /// Takes back all registrations. Nothing that uses them may be in flight on this rank.
     pub fn deregister(&mut self) -> Result<(), RankError> {
-        let registered = std::mem::take(&mut self.registered);
+        let (registered, raw) = (std::mem::take(&mut self.registered), self.raw());
+        if raw.is_null() {
+            return Ok(()); // they ended with the communicator
+        }
         let mut first = Ok(());
         for one in registered {
             // SAFETY: it was registered with this communicator, and is taken back once.
-            let taken_back = unsafe { one.take_back(&self.library, self.raw) };
+            let taken_back = unsafe { one.take_back(&self.library, raw) };
             first = first.and(taken_back);
         }
         first
@@ -180,26 +206,28 @@ impl Communicator {
     /// Of several ranks in a process, NCCL tears all down at the last one's call; the others return at once. So one
     /// thread can close its ranks one after the other.
     pub fn close(&mut self, abort: bool) {
-        if self.raw.is_null() {
-            return;
-        }
-        let reductions = std::mem::take(&mut self.reductions);
-        if abort {
-            self.registered.clear();
-            // SAFETY: the handle is live, and not used again.
-            unsafe { (self.library.api.comm_abort)(self.raw) };
-        } else {
+        // Taken back while the handle is still there to be asked.
+        if !abort {
             // What fails here, fails for the last time.
             let _ = self.deregister();
-            let api = &self.library.api;
-            for reduction in &reductions {
-                // SAFETY: it was made for this communicator, whose last use of it has been queued.
-                unsafe { (api.destroy_red_op)(reduction.made, self.raw) };
-            }
-            // SAFETY: the handle is live, and not used again. This waits, also for a nonblocking communicator.
-            unsafe { (api.comm_destroy)(self.raw) };
         }
-        self.raw = ptr::null_mut();
+        let raw = self.raw.swap(ptr::null_mut(), Ordering::AcqRel);
+        let reductions = std::mem::take(&mut self.reductions);
+        self.registered.clear();
+        if !raw.is_null() {
+            let api = &self.library.api;
+            if abort {
+                // SAFETY: the handle is live, and not used again.
+                unsafe { (api.comm_abort)(raw) };
+            } else {
+                for reduction in &reductions {
+                    // SAFETY: it was made for this communicator, whose last use of it has been queued.
+                    unsafe { (api.destroy_red_op)(reduction.made, raw) };
+                }
+                // SAFETY: the handle is live, and not used again. This waits, also for a nonblocking communicator.
+                unsafe { (api.comm_destroy)(raw) };
+            }
+        }
         if let Some(mut parent) = self.parent.take() {
             parent.close(abort);
         }

@@ -10,7 +10,7 @@ use super::launch::Launch;
 use super::library::Library;
 use super::peers::Peers;
 use super::registration;
-use crate::backend::{Buffer, Call, GuardBreach, Need, RankError, Region, Registration, Station, Verdict};
+use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Registration, Station, Verdict};
 use crate::case::DType;
 use crate::kernels::Action;
 
@@ -19,6 +19,9 @@ const POLLS_PER_LOOK: u32 = 256;
 
 /// How long a station that is dropped waits for work in flight before it aborts.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long an aborted station has to close its communicators itself.
+const ABORT_AFTER: Duration = Duration::from_secs(3);
 
 /// One thread's ranks.
 pub struct NcclStation {
@@ -327,6 +330,18 @@ impl Station for NcclStation {
     fn wait(&mut self) -> Result<(), RankError> {
         let waited = self.poll();
         self.note(waited)
+    }
+
+    /// Waits end by themselves once the communicator counts as lost. Whoever is inside a call of NCCL's is freed by
+    /// ncclCommAbort only, which comes a little later, as a thread that waits closes its communicators better itself.
+    fn aborter(&self) -> Aborter {
+        let peers = Arc::clone(&self.peers);
+        let aborters: Vec<_> = self.lanes.iter().map(|lane| lane.communicator.aborter()).collect();
+        Box::new(move || {
+            peers.lose();
+            std::thread::sleep(ABORT_AFTER);
+            aborters.iter().for_each(|abort| abort());
+        })
     }
 }
 

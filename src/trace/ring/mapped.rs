@@ -45,12 +45,25 @@ impl MappedRing {
             .open(path)
             .map_err(|e| failed("create", e))?;
         file.set_len(bytes).map_err(|e| failed("resize", e))?;
+        MappedRing::over(&file, 0, words).map_err(|e| match e {
+            RingError::File { doing, source, .. } => failed(doing, source),
+            other => other,
+        })
+    }
+
+    /// Maps `words` words of a file from a page's start on. The file must be that long, and stay so.
+    pub fn over(file: &File, offset: u64, words: usize) -> Result<Self, RingError> {
+        let failed = |source| RingError::File { doing: "map", path: "shared memory".into(), source };
+        let bytes = words * 8;
+        if bytes == 0 || file.metadata().map_err(failed)?.len() < offset.saturating_add(bytes as u64) {
+            return Err(failed(std::io::Error::other("the file is too short")));
+        }
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: the kernel chooses the address, so no existing memory is replaced; the length is not 0 and is the
-        // file's.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes as usize, prot, flags, &file, 0) }
-            .map_err(|e| failed("map", e.into()))?;
-        let start = NonNull::new(start.cast()).ok_or_else(|| failed("map", std::io::Error::other("at address 0")))?;
+        // SAFETY: the kernel chooses the address, so no existing memory is replaced; the length is not 0 and lies in the
+        // file.
+        let start =
+            unsafe { mmap(std::ptr::null_mut(), bytes, prot, flags, file, offset) }.map_err(|e| failed(e.into()))?;
+        let start = NonNull::new(start.cast()).ok_or_else(|| failed(std::io::Error::other("at address 0")))?;
         Ok(MappedRing { start, words })
     }
 }
@@ -67,7 +80,7 @@ impl Deref for MappedRing {
 
 impl Drop for MappedRing {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `create`; the borrows that `deref` gave have ended.
+        // SAFETY: exactly the mapping made in `over`; the borrows that `deref` gave have ended.
         // It can only fail for arguments that are no mapping, and there is nobody to tell.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.words * 8) };
     }

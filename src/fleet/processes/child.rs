@@ -1,0 +1,59 @@
+//! One worker process.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+
+use super::Orders;
+use crate::trace::Liveness;
+
+/// The hidden command that makes a worker of this program.
+pub const COMMAND: &str = "worker";
+
+/// A worker process, killed and reaped when dropped.
+pub struct Worker {
+    child: Child,
+}
+
+impl Worker {
+    /// Starts it and gives it its orders. Its standard input stays open as long as this lives: it ends with it.
+    ///
+    /// Call this on a thread that outlives the worker: the kernel kills it when the thread ends.
+    pub(super) fn start(orders: &Orders) -> io::Result<Worker> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let mut worker = Worker { child: command.spawn()? };
+        let mut line = serde_json::to_vec(orders)?;
+        line.push(b'\n');
+        if let Some(stdin) = &mut worker.child.stdin {
+            stdin.write_all(&line)?;
+        }
+        Ok(worker)
+    }
+
+    /// Whether it runs, is stopped, or how it ended.
+    pub fn liveness(&mut self) -> Liveness {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Liveness::Exited { code: status.code(), signal: status.signal() },
+            Ok(None) if self.stopped() => Liveness::Stopped,
+            Ok(None) => Liveness::Alive,
+            Err(_) => Liveness::Unknown,
+        }
+    }
+
+    /// By the state in /proc, which stands behind the name in brackets.
+    fn stopped(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        matches!(state, Some('T' | 't'))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // An error means that it has ended already. SIGKILL also ends one that is stopped, so that the wait is short.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,337 @@
+//! The coordinator's side: worker processes of one communicator, started, watched and killed.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::Orders;
+use super::child::Worker;
+use super::rendezvous::{Refusal, Rendezvous};
+use super::wire::{self, Down, MOST, Up};
+use crate::backend::{Backend, Making, RankError, Recipe, Unavailable};
+use crate::case::{Case, DType, Op, Primitive};
+use crate::fleet::inquest::{self, Cause, Witness};
+use crate::fleet::log::{Log, now_ns};
+use crate::fleet::protocol::{Report, Request};
+use crate::fleet::team::{AFTER_DEATH, AFTER_REFUSAL, Ended, LOOK, NoTeam, Workers};
+use crate::trace::Liveness;
+
+/// Worker processes of one communicator. They are killed when it is dropped.
+pub struct Crew {
+    members: Vec<Member>,
+    heard: Receiver<(usize, Heard)>,
+    /// Shared memory, to be inherited by workers; kept for none but them.
+    _memory: Vec<OwnedFd>,
+}
+
+struct Member {
+    worker: Worker,
+    stream: TcpStream,
+    log: Log,
+}
+
+/// What a reader has from its worker.
+enum Heard {
+    Said(Up),
+    /// The connection ended, and why.
+    Lost(String),
+}
+
+impl Crew {
+    /// Starts a process for each rank and lets them make the communicator within `limit`. `cases` is what will be asked of
+    /// them.
+    pub fn start(
+        backend: &Arc<dyn Backend>,
+        mut cases: Vec<Case>,
+        making: &Making,
+        limit: Duration,
+        interrupt: &AtomicBool,
+    ) -> Result<Crew, NoTeam> {
+        let ranks = backend.environment().ranks;
+        let end = Instant::now() + limit;
+        let memory = |e: std::io::Error| Unavailable(format!("no memory can be shared with workers: {e}"));
+        let network = |e: std::io::Error| Unavailable(format!("workers cannot be waited for: {e}"));
+
+        let recipe = backend.recipe(making)?;
+        let bytes = match recipe {
+            Recipe::Host { bytes } => bytes,
+            Recipe::Nccl { .. } => 0,
+        };
+        let channels = shared(bytes).map_err(memory)?;
+        let logs = shared(u64::from(ranks) * Log::SHARED_BYTES).map_err(memory)?;
+        let mut rendezvous = Rendezvous::open(ranks).map_err(network)?;
+        let address = rendezvous.address().map_err(network)?;
+        let mut workers = Vec::new();
+        for rank in 0..ranks {
+            let orders = Orders {
+                address,
+                token: rendezvous.token().to_owned(),
+                rank,
+                ranks,
+                logs: logs.as_raw_fd(),
+                channels: channels.as_raw_fd(),
+                recipe: recipe.clone(),
+            };
+            let started = Worker::start(&orders);
+            workers.push(started.map_err(|e| Unavailable(format!("worker {rank} cannot be started: {e}")))?);
+        }
+        let streams = gather(&mut rendezvous, &mut workers, end, limit, interrupt)?;
+
+        let (hear, heard) = channel();
+        let mut members = Vec::new();
+        let logs = File::from(logs);
+        for ((index, worker), stream) in workers.into_iter().enumerate().zip(streams) {
+            let log = Log::shared(&logs, index as u32).map_err(|e| memory(std::io::Error::other(e)))?;
+            let mut from = stream.try_clone().map_err(network)?;
+            let hear = hear.clone();
+            let listen = move || {
+                loop {
+                    let (heard, last) = match wire::receive(&mut from, MOST) {
+                        Ok(up) => (Heard::Said(up), false),
+                        Err(why) => (Heard::Lost(why.to_string()), true),
+                    };
+                    if hear.send((index, heard)).is_err() || last {
+                        return;
+                    }
+                }
+            };
+            // it ends with the connection
+            let thread = std::thread::Builder::new().name(format!("from rank {index}")).spawn(listen);
+            thread.map_err(|e| Unavailable(format!("cannot start a thread: {e}")))?;
+            members.push(Member { worker, stream, log });
+        }
+        let mut crew = Crew { members, heard, _memory: vec![channels, OwnedFd::from(logs)] };
+        cases.sort_by_key(kind);
+        cases.dedup_by_key(|case| kind(case));
+        crew.tell(&Down::Cases(cases));
+        crew.made(end, limit, interrupt)?;
+        Ok(crew)
+    }
+
+    /// Waits until all have made their part of the communicator.
+    fn made(&mut self, end: Instant, limit: Duration, interrupt: &AtomicBool) -> Result<(), NoTeam> {
+        let ranks = self.members.len() as u32;
+        let mut ready = vec![false; self.members.len()];
+        while ready.contains(&false) {
+            match self.heard.recv_timeout(LOOK) {
+                Ok((index, Heard::Said(Up::Ready))) => {
+                    if let Some(ready) = ready.get_mut(index) {
+                        *ready = true;
+                    }
+                }
+                Ok((0, Heard::Said(Up::Identity(identity)))) => self.tell(&Down::Identity(identity)),
+                Ok((index, Heard::Said(Up::Failed(why)))) => {
+                    return Err(Unavailable(format!("rank {index} cannot start: {why}")).into());
+                }
+                Ok(_) | Err(_) => {}
+            }
+            if interrupt.load(Ordering::Relaxed) {
+                return Err(NoTeam::Interrupted);
+            }
+            let all: Vec<u32> = (0..ranks).collect();
+            let mut workers: Vec<&mut Worker> = self.members.iter_mut().map(|member| &mut member.worker).collect();
+            late(&mut workers, &all, end, limit)?;
+        }
+        Ok(())
+    }
+
+    /// Lets those go who wait in the meeting, and takes their reports; who is stuck in a call is aborted.
+    fn released(&mut self, meeting: &mut Round, mut reports: Vec<Option<Vec<Report>>>) -> Vec<Report> {
+        let end = Instant::now() + AFTER_DEATH;
+        for index in meeting.arrived() {
+            self.tell_one(index, &Down::Met(false));
+        }
+        while let Ok((index, heard)) = self.heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match heard {
+                Heard::Said(Up::Meet(_)) => self.tell_one(index, &Down::Met(false)),
+                Heard::Said(Up::Reports(own)) => {
+                    if let Some(place) = reports.get_mut(index) {
+                        *place = Some(own);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let aborted =
+            |rank: usize| vec![Report { rank: rank as u32, placements: Vec::new(), error: Some(RankError::Aborted) }];
+        reports.into_iter().enumerate().flat_map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
+    }
+
+    fn witnesses(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
+        let members = self.members.iter_mut().zip(said).zip(0..);
+        members
+            .map(|((member, messages), rank)| {
+                let liveness = member.worker.liveness();
+                Witness { rank, liveness, log: Some(member.log.clone()), messages }
+            })
+            .collect()
+    }
+
+    fn tell(&mut self, message: &Down) {
+        (0..self.members.len()).for_each(|index| self.tell_one(index, message));
+    }
+
+    fn tell_one(&mut self, index: usize, message: &Down) {
+        if let Some(member) = self.members.get_mut(index) {
+            // Who does not listen is dead or stopped, and is found out as that.
+            let _ = wire::send(&mut member.stream, message);
+        }
+    }
+}
+
+impl Workers for Crew {
+    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended {
+        let began_ns = now_ns();
+        let end = Instant::now().checked_add(deadline);
+        let size = self.members.len();
+        let mut reports: Vec<Option<Vec<Report>>> = vec![None; size];
+        let mut meeting = Round::new(size);
+        let mut said = vec![Vec::new(); size];
+        let mut give_up: Option<Instant> = None;
+        // who cannot be told is dead, which is noticed below
+        self.tell(&Down::Case(Box::new(request.clone())));
+        while reports.iter().any(Option::is_none) {
+            match self.heard.recv_timeout(LOOK) {
+                Ok((index, Heard::Said(Up::Meet(well)))) => {
+                    if let Some(all) = meeting.arrive(index, well) {
+                        self.tell(&Down::Met(all));
+                    }
+                }
+                Ok((index, Heard::Said(Up::Reports(own)))) => {
+                    if let Some(place) = reports.get_mut(index) {
+                        *place = Some(own);
+                    }
+                }
+                Ok((index, Heard::Said(Up::Ready | Up::Failed(_) | Up::Identity(_)))) => {
+                    note(&mut said, index, "spoke out of turn")
+                }
+                Ok((index, Heard::Lost(why))) => {
+                    note(&mut said, index, &format!("its connection ended: {why}"));
+                    give_up.get_or_insert(Instant::now() + AFTER_DEATH);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+            }
+            let now = Instant::now();
+            let cause = if interrupt.load(Ordering::Relaxed) {
+                return Ended::Interrupted;
+            } else if give_up.is_some_and(|end| now >= end) {
+                Cause::Died(Vec::new())
+            } else if end.is_some_and(|end| now >= end) && reports.iter().any(Option::is_none) {
+                Cause::Deadline(deadline.as_secs_f64())
+            } else if meeting.unwell_for().is_some_and(|waited| waited >= AFTER_REFUSAL) {
+                // Who could not make the call says so once it is let go; the others are in it.
+                return Ended::Reported(self.released(&mut meeting, reports));
+            } else {
+                continue;
+            };
+            let witnesses = self.witnesses(said);
+            let gone = witnesses.iter().filter(|w| w.liveness.exited()).map(|w| w.rank).collect::<Vec<_>>();
+            let cause = match cause {
+                Cause::Died(_) => Cause::Died(gone),
+                cause => cause,
+            };
+            return Ended::Stopped(Box::new(inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns())));
+        }
+        Ended::Reported(reports.into_iter().flatten().flatten().collect())
+    }
+}
+
+/// What kernels depend on: one case of each kind is enough to load them all.
+fn kind(case: &Case) -> (Primitive, Option<Op>, DType) {
+    (case.primitive, case.op, case.dtype)
+}
+
+fn note(said: &mut [Vec<String>], index: usize, what: &str) {
+    if let Some(said) = said.get_mut(index) {
+        said.push(what.to_owned());
+    }
+}
+
+/// Memory without a name that workers inherit.
+fn shared(bytes: u64) -> std::io::Result<OwnedFd> {
+    // not closed on exec, so that it is inherited
+    let memory = File::from(memfd_create("collcheck", MemfdFlags::empty())?);
+    memory.set_len(bytes.max(1))?;
+    Ok(OwnedFd::from(memory))
+}
+
+/// Waits for the workers to report for duty.
+fn gather(
+    rendezvous: &mut Rendezvous,
+    workers: &mut [Worker],
+    end: Instant,
+    limit: Duration,
+    interrupt: &AtomicBool,
+) -> Result<Vec<TcpStream>, NoTeam> {
+    let mut refused = |address: SocketAddr, why: &Refusal| eprintln!("refused a connection from {address}: {why}");
+    loop {
+        if let Some(streams) = rendezvous.admit(&mut refused) {
+            return Ok(streams);
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            return Err(NoTeam::Interrupted);
+        }
+        late(&mut workers.iter_mut().collect::<Vec<_>>(), &rendezvous.here(), end, limit)?;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// An error if a worker has ended, or time is up. `here` have come so far.
+fn late(workers: &mut [&mut Worker], here: &[u32], end: Instant, limit: Duration) -> Result<(), NoTeam> {
+    let ranks = workers.len() as u32;
+    let states: Vec<Liveness> = workers.iter_mut().map(|worker| worker.liveness()).collect();
+    let gone: Vec<u32> = (0..).zip(&states).filter(|(_, state)| state.exited()).map(|(rank, _)| rank).collect();
+    let cause = if !gone.is_empty() {
+        Cause::Died(gone)
+    } else if Instant::now() >= end {
+        Cause::Deadline(limit.as_secs_f64())
+    } else {
+        return Ok(());
+    };
+    Err(NoTeam::Late(Box::new(inquest::unmade(&states, ranks, here, cause))))
+}
+
+/// One meeting.
+struct Round {
+    here: Vec<bool>,
+    well: bool,
+    unwell_since: Option<Instant>,
+}
+
+impl Round {
+    fn new(size: usize) -> Round {
+        Round { here: vec![false; size], well: true, unwell_since: None }
+    }
+
+    /// Whether all are well, once all are here.
+    fn arrive(&mut self, index: usize, well: bool) -> Option<bool> {
+        if let Some(here) = self.here.get_mut(index) {
+            *here = true;
+        }
+        self.well &= well;
+        if self.here.contains(&false) {
+            if !well {
+                self.unwell_since.get_or_insert_with(Instant::now);
+            }
+            return None;
+        }
+        let all = self.well;
+        *self = Round::new(self.here.len());
+        Some(all)
+    }
+
+    fn arrived(&self) -> Vec<usize> {
+        self.here.iter().enumerate().filter(|(_, here)| **here).map(|(index, _)| index).collect()
+    }
+
+    fn unwell_for(&self) -> Option<Duration> {
+        self.unwell_since.map(|since| since.elapsed())
+    }
+}

@@ -1,0 +1,135 @@
+//! What coordinator and workers say to each other: frames of JSON behind their length, over loopback TCP.
+
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::case::Case;
+use crate::fleet::protocol::{Report, Request};
+
+/// Goes up with every change of the messages.
+pub const PROTOCOL: u32 = 1;
+
+/// Bytes of the largest frame: far above any report.
+pub const MOST: u32 = 16 << 20;
+
+/// Bytes of the largest frame that a stranger may send.
+pub const MOST_HELLO: u32 = 4 << 10;
+
+/// A worker's first words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`].
+    pub protocol: u32,
+    /// The worker's version of collcheck.
+    pub collcheck: String,
+    /// Proof that the coordinator has started it.
+    pub token: String,
+    /// Who it is.
+    pub rank: u32,
+}
+
+/// From a worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Up {
+    /// The communicator's identity, which rank 0 makes.
+    Identity(Vec<u8>),
+    /// Its part of the communicator is made.
+    Ready,
+    /// Its part of the communicator cannot be made.
+    Failed(String),
+    /// It meets the others, and is well or not.
+    Meet(bool),
+    /// A case is over.
+    Reports(Vec<Report>),
+}
+
+/// From the coordinator.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Down {
+    /// It is one of us.
+    Welcome,
+    /// It is not: why. The connection ends.
+    Refused(String),
+    /// What will be run, one case of each kind.
+    Cases(Vec<Case>),
+    /// The communicator's identity.
+    Identity(Vec<u8>),
+    /// A case to run.
+    Case(Box<Request>),
+    /// All have met: whether all are well.
+    Met(bool),
+}
+
+/// Why there is no message.
+#[derive(Debug, thiserror::Error)]
+pub enum NoMessage {
+    /// The connection.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// More than is allowed, whatever comes of it.
+    #[error("a frame of {bytes} bytes, at most {most} are allowed")]
+    TooLong {
+        /// Its length by its own word.
+        bytes: u32,
+        /// What is allowed.
+        most: u32,
+    },
+    /// Not one of the messages.
+    #[error("not a message of this protocol: {0}")]
+    Garbage(serde_json::Error),
+}
+
+/// Sends one message, in one write.
+pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let bytes = u32::try_from(frame.len() - 4).ok().filter(|bytes| *bytes <= MOST);
+    let bytes = bytes.ok_or_else(|| io::Error::other("the message is larger than any frame"))?;
+    if let Some(length) = frame.first_chunk_mut() {
+        *length = bytes.to_be_bytes();
+    }
+    to.write_all(&frame)
+}
+
+/// Receives one message. Memory grows with what has really come, not with what is announced.
+pub fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> Result<T, NoMessage> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let bytes = u32::from_be_bytes(length);
+    if bytes > most {
+        return Err(NoMessage::TooLong { bytes, most });
+    }
+    let mut body = Vec::new();
+    from.take(bytes.into()).read_to_end(&mut body)?;
+    if body.len() < bytes as usize {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    serde_json::from_slice(&body).map_err(NoMessage::Garbage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_as_they_went() {
+        let mut bytes = Vec::new();
+        send(&mut bytes, &Up::Meet(true)).unwrap();
+        send(&mut bytes, &Up::Ready).unwrap();
+        let mut from = &bytes[..];
+        assert!(matches!(receive(&mut from, MOST), Ok(Up::Meet(true))));
+        assert!(matches!(receive(&mut from, MOST), Ok(Up::Ready)));
+        assert!(matches!(receive::<Up>(&mut from, MOST), Err(NoMessage::Io(_))));
+    }
+
+    #[test]
+    fn what_is_too_long_cut_off_or_garbage_is_told_apart() {
+        let of = |bytes: &[u8]| receive::<Hello>(&mut &bytes[..], MOST_HELLO).unwrap_err();
+        assert!(matches!(of(&[0xff; 8]), NoMessage::TooLong { bytes: u32::MAX, .. }));
+        assert!(matches!(of(&[0, 0, 0, 9, b'{']), NoMessage::Io(_)));
+        assert!(matches!(of(&[0, 0, 0, 2, b'{', b'}']), NoMessage::Garbage(_)));
+        assert!(matches!(of(b"GET / HTTP/1.1\r\n"), NoMessage::TooLong { .. }));
+    }
+}

@@ -1,0 +1,139 @@
+//! A case that hangs or loses a rank is a failed case with a verdict, and the next case runs.
+
+mod fleet_support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use collcheck::backend::Layout;
+use collcheck::backend::host::HostBackend;
+use collcheck::run::result::{FailKind, Outcome};
+use collcheck::trace::Class;
+use fleet_support::{Fault, Faulty, Misdeed, Never, Run, plan, run, run_until};
+
+const CASE: &str = "all_reduce::sum::float::64KiB";
+const NEXT: [&str; 2] = ["all_gather::none::int8::1KiB", "reduce::max::half::4KiB@root2"];
+const DEADLINE: Duration = Duration::from_secs(2);
+const FOREVER: Duration = Duration::from_secs(30);
+
+/// Runs three cases with a fault of rank 1 in the first.
+fn with(misdeed: Misdeed) -> Run {
+    let fault = Fault { rank: 1, launch: 1, misdeed };
+    run(Faulty::new(4, Some(fault)), plan(&[CASE, NEXT[0], NEXT[1]], DEADLINE))
+}
+
+/// Asserts that the first case failed in this way, through rank 1, and that the others passed soon after.
+fn expect(run: &Run, kind: FailKind, class: Class) -> String {
+    let [first, rest @ ..] = &run.results[..] else { panic!("no results") };
+    assert_eq!((first.outcome, first.kind), (Outcome::Fail, Some(kind)), "{}", first.message);
+    let verdict = first.verdict.as_ref().unwrap();
+    assert_eq!((verdict.class, &verdict.culprit_ranks[..]), (class, &[1][..]), "{}", first.message);
+    assert_eq!(rest.len(), 2);
+    for next in rest {
+        assert_eq!(next.outcome, Outcome::Pass, "{}: {}", next.name, next.message);
+    }
+    assert!(run.seconds[0] < DEADLINE.as_secs_f64() + 15.0, "{:?}", run.seconds);
+    assert_eq!((run.ended.summary.cases, run.ended.summary.failed), (3, 1));
+    first.message.clone()
+}
+
+#[test]
+fn a_rank_that_sleeps_before_its_call_is_stuck() {
+    let message = expect(&with(Misdeed::Sleep(FOREVER)), FailKind::Hang, Class::EStuck);
+    let first = message.lines().next().unwrap();
+    assert!(first.starts_with("no end within 2 s: E.stuck: rank 1 "), "{message}");
+    assert!(message.contains("\n  rank 1: never called"), "{message}");
+    assert!(message.contains("\n  ranks 0, 2, 3: all_reduce sum float, 16384 elements: running"), "{message}");
+    assert!(message.contains("\nnext: "), "{message}");
+}
+
+#[test]
+fn a_rank_that_leaves_its_call_out_is_one_call_short() {
+    let message = expect(&with(Misdeed::Skip), FailKind::Hang, Class::BCount);
+    assert!(message.contains("rank 1: waiting for the other workers"), "{message}");
+}
+
+#[test]
+fn a_rank_that_passes_fewer_elements_is_a_size() {
+    let message = expect(&with(Misdeed::Half), FailKind::Hang, Class::ASize);
+    assert!(message.contains("all_reduce sum float, 8192 elements"), "{message}");
+}
+
+#[test]
+fn a_rank_that_dies_is_a_crash_long_before_the_deadline() {
+    let run = with(Misdeed::Panic);
+    let message = expect(&run, FailKind::Crash, Class::ECrash);
+    assert!(message.starts_with("rank 1 ended before the case did: E.crash"), "{message}");
+    assert!(message.contains("panicked: as told"), "{message}");
+    assert!(run.seconds[0] < 2.0, "{:?}", run.seconds);
+}
+
+#[test]
+fn a_rank_that_is_stuck_where_no_call_is_open_is_found_too() {
+    let message = expect(&with(Misdeed::SleepInPrepare(FOREVER)), FailKind::Hang, Class::EStuck);
+    assert!(message.contains("the workers' meeting"), "{message}");
+}
+
+#[test]
+fn a_call_that_one_rank_is_refused_fails_with_its_reason_and_frees_the_others() {
+    let fault = Fault { rank: 1, launch: 1, misdeed: Misdeed::Refuse };
+    let run = run(Faulty::new(4, Some(fault)), plan(&[CASE, NEXT[0]], FOREVER));
+    let first = &run.results[0];
+    assert_eq!((first.outcome, first.kind), (Outcome::Fail, Some(FailKind::Error)));
+    assert!(first.message.contains("rank 1") && first.message.contains("as told"), "{}", first.message);
+    assert_eq!(run.results[1].outcome, Outcome::Pass, "{}", run.results[1].message);
+    assert!(run.seconds[0] < 10.0, "{:?}", run.seconds);
+}
+
+#[test]
+fn a_fault_in_a_timed_launch_is_placed_there() {
+    // one plain launch, one to warm up, then the timed ones
+    let fault = Fault { rank: 3, launch: 4, misdeed: Misdeed::Sleep(FOREVER) };
+    let run = run(Faulty::new(4, Some(fault)), plan(&[CASE], DEADLINE));
+    let verdict = run.results[0].verdict.as_ref().unwrap();
+    assert_eq!((verdict.class, &verdict.culprit_ranks[..]), (Class::EStuck, &[3][..]));
+    assert_eq!(verdict.sequence, Some(4), "{}", run.results[0].message);
+}
+
+#[test]
+fn an_interrupted_run_keeps_its_results_and_accounts_for_every_case() {
+    // the second case's first launch hangs
+    let launches_of_the_first = 1 + 1 + 3 + 3;
+    let fault = Fault { rank: 0, launch: launches_of_the_first + 1, misdeed: Misdeed::Sleep(FOREVER) };
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let began = Instant::now();
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(2));
+            interrupt.store(true, Ordering::Relaxed);
+        });
+        let cases = ["all_gather::none::int8::1KiB", CASE, NEXT[1]];
+        let mut plan = plan(&cases, FOREVER);
+        plan.cases.truncate(3);
+        run_until(Faulty::new(4, Some(fault)), plan, interrupt.clone())
+    });
+    assert!(run.ended.interrupted && began.elapsed() < Duration::from_secs(15));
+    assert_eq!(run.results.len(), 3);
+    assert!(run.results[1..].iter().all(|r| r.outcome == Outcome::Skip && r.message.contains("interrupted")));
+}
+
+#[test]
+fn a_run_that_is_interrupted_before_it_starts_runs_nothing() {
+    let run = run_until(Faulty::new(2, None), plan(&NEXT[..1], FOREVER), Arc::new(AtomicBool::new(true)));
+    assert!(run.ended.interrupted && run.results[0].outcome == Outcome::Skip);
+}
+
+#[test]
+fn making_a_communicator_can_be_interrupted() {
+    let host = HostBackend::new(&Layout { ranks: 2, ranks_per_thread: 1, ranks_per_gpu: 1 }).unwrap();
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            interrupt.store(true, Ordering::Relaxed);
+        });
+        run_until(Arc::new(Never(host)), plan(&NEXT[..1], FOREVER), interrupt.clone())
+    });
+    assert!(run.ended.interrupted && run.results[0].outcome == Outcome::Skip);
+}
