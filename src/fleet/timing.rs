@@ -42,8 +42,8 @@ pub fn time(pass: &mut Pass<'_>, inputs: &Inputs, trigger: Trigger) -> Result<Ve
     }
     // alone, a rank may have nothing to do, however much that is
     let long = pass.request.case.size.0 >= LONG && pass.request.ranks > 1;
-    // the launch that the clock starts behind is one of them
-    let warm = Shots::of(pass, inputs, trigger).warm_up(if long { warmup.saturating_sub(1) } else { warmup });
+    // Of long launches, the first of the placement and the one that the clock starts behind are among the warm-ups.
+    let warm = Shots::of(pass, inputs, trigger).warm_up(if long { warmup.saturating_sub(2) } else { warmup });
     pass.agree(warm)?;
     let (mean_us, intervals) = if long {
         let both = Shots::of(pass, inputs, trigger).by_both(iters);

@@ -281,7 +281,7 @@ impl Session {
         if case.root() >= ranks {
             return skip(format!("root {} does not exist among {ranks} ranks", case.root()));
         }
-        if let Some(why) = known::hang(case, self.environment.ranks_per_gpu > 1) {
+        if let Some(why) = known::hang(case, &self.environment.variables) {
             return skip(why.to_owned());
         }
         if let Some(why) = self.too_large(case) {

@@ -81,7 +81,7 @@ impl Library {
     #[cold]
     pub fn failure(&self, call: &str, code: Code) -> RankError {
         // SAFETY: the communicator may be null; the text lives in the library.
-        let last = unsafe { text((self.api.last_error)(ptr::null_mut::<std::ffi::c_void>() as Comm)) };
+        let last = settled(|| unsafe { text((self.api.last_error)(ptr::null_mut::<std::ffi::c_void>() as Comm)) });
         if code == api::INVALID_ARGUMENT || code == api::INVALID_USAGE {
             return RankError::Refused { call: call.to_owned(), code: api::code_name(code), message: last };
         }
@@ -98,6 +98,24 @@ impl Library {
 /// "... needs NCCL >= 2.24.3, this is 2.19.3 (/usr/lib/libnccl.so.2)".
 pub fn needs(what: &str, since: Version, version: Version, path: &Path) -> String {
     format!("{what} needs NCCL >= {since}, this is {version} ({})", path.display())
+}
+
+/// How often a text that changes is read again.
+const READS: u32 = 16;
+
+/// A text as two readings in a row have found it: all threads of a process share NCCL's last error, and where several ranks
+/// fail at once, one reads what another is writing.
+fn settled(mut read: impl FnMut() -> String) -> String {
+    let mut last = read();
+    for _ in 0..READS {
+        std::thread::yield_now();
+        let again = read();
+        if again == last && !again.contains('\0') {
+            break;
+        }
+        last = again;
+    }
+    last
 }
 
 /// The loader's text; libloading's own adds nothing to it.
@@ -160,5 +178,13 @@ mod tests {
         assert_eq!(mapped_file(line, 0x7f7f), Some(PathBuf::from("/opt/a b/libnccl.so.2")));
         assert_eq!(mapped_file(line, 0x7f80), None);
         assert_eq!(mapped_file("7f00-7f80 rw-p 00000000 00:00 0", 0x7f00), None);
+    }
+
+    #[test]
+    fn a_text_that_another_thread_is_writing_is_read_until_it_stands_still() {
+        let mut readings = ["\0o algorithm", "No alg", "No algorithm", "No algorithm"].into_iter();
+        assert_eq!(settled(|| readings.next().unwrap_or_default().to_owned()), "No algorithm");
+        let mut changing = 0..;
+        assert!(!settled(|| changing.next().unwrap_or(0).to_string()).is_empty());
     }
 }
