@@ -211,7 +211,7 @@ pub struct Call<'a> {
 }
 
 /// How a communicator is made. Cases with the same making share one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Making {
     /// `ncclConfig_t::CTAPolicy`.
     pub cta_policy: Option<u32>,
@@ -324,8 +324,10 @@ pub enum Recipe {
     Nccl {
         /// The library.
         library: std::path::PathBuf,
-        /// Ranks that share one GPU.
-        ranks_per_gpu: u32,
+        /// Each rank's GPU, by its number among the visible ones.
+        gpus: Vec<u32>,
+        /// How the communicator is made.
+        making: Making,
     },
 }
 

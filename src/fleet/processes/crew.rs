@@ -14,12 +14,13 @@ use super::Orders;
 use super::child::Worker;
 use super::rendezvous::{Refusal, Rendezvous};
 use super::wire::{self, Down, MOST, Up};
-use crate::backend::{Backend, Making, RankError, Recipe, Unavailable};
+use crate::backend::{Backend, Making, Opening, RankError, Recipe, Unavailable};
 use crate::case::{Case, DType, Op, Primitive};
 use crate::fleet::inquest::{self, Cause, Witness};
 use crate::fleet::log::{Log, now_ns};
 use crate::fleet::protocol::{Report, Request};
 use crate::fleet::team::{AFTER_DEATH, AFTER_REFUSAL, Ended, LOOK, NoTeam, Workers};
+use crate::oracle::Data;
 use crate::trace::Liveness;
 
 /// Worker processes of one communicator. They are killed when it is dropped.
@@ -129,6 +130,7 @@ impl Crew {
                 Ok((index, Heard::Said(Up::Failed(why)))) => {
                     return Err(Unavailable(format!("rank {index} cannot start: {why}")).into());
                 }
+                Ok((_, Heard::Said(Up::Unsupported(why)))) => return Err(Opening::Unsupported(why).into()),
                 Ok(_) | Err(_) => {}
             }
             if interrupt.load(Ordering::Relaxed) {
@@ -208,7 +210,7 @@ impl Workers for Crew {
                         *place = Some(own);
                     }
                 }
-                Ok((index, Heard::Said(Up::Ready | Up::Failed(_) | Up::Identity(_)))) => {
+                Ok((index, Heard::Said(Up::Ready | Up::Failed(_) | Up::Unsupported(_) | Up::Identity(_)))) => {
                     note(&mut said, index, "spoke out of turn")
                 }
                 Ok((index, Heard::Lost(why))) => {
@@ -244,8 +246,8 @@ impl Workers for Crew {
 }
 
 /// What kernels depend on: one case of each kind is enough to load them all.
-fn kind(case: &Case) -> (Primitive, Option<Op>, DType) {
-    (case.primitive, case.op, case.dtype)
+fn kind(case: &Case) -> (Primitive, Option<Op>, DType, u32) {
+    (case.primitive, case.op, case.dtype, Data::of(&case.variants) as u32)
 }
 
 fn note(said: &mut [Vec<String>], index: usize, what: &str) {

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read};
 use std::net::TcpStream;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -13,7 +13,7 @@ use super::Orders;
 use super::wire::{self, Down, Hello, MOST, PROTOCOL, Up};
 use crate::backend::host::HostBackend;
 use crate::backend::nccl::process::Candidate;
-use crate::backend::{Recipe, Station, Unavailable};
+use crate::backend::{Opening, Recipe, Station};
 use crate::fleet::log::{Doing, Log};
 use crate::fleet::recorder::Recorder;
 use crate::fleet::worker::{self, Meeting};
@@ -47,11 +47,18 @@ pub fn main() -> anyhow::Result<()> {
         _ => bail!("the coordinator spoke out of turn"),
     }
     match station(&orders, &mut stream) {
-        Ok((station, log)) => {
+        Ok((station, meeting)) => {
             wire::send(&mut stream, &Up::Ready)?;
-            serve(station, &log, stream)
+            serve(station, &meeting, stream)
         }
-        Err(error) => Ok(wire::send(&mut stream, &Up::Failed(format!("{error:#}")))?),
+        Err(error) => {
+            let why = match error.downcast::<Opening>() {
+                Ok(Opening::Unsupported(why)) => Up::Unsupported(why),
+                Ok(unavailable) => Up::Failed(unavailable.to_string()),
+                Err(error) => Up::Failed(format!("{error:#}")),
+            };
+            Ok(wire::send(&mut stream, &why)?)
+        }
     }
 }
 
@@ -61,26 +68,28 @@ fn die_with_coordinator() {
     std::process::exit(0);
 }
 
-fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<(Box<dyn Station>, Log)> {
+fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<(Box<dyn Station>, Arc<Far>)> {
     let Down::Cases(cases) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
     let log = Log::shared(&inherited(orders.logs)?, orders.rank).context("the log cannot be mapped")?;
+    let far = Arc::new(Far { stream: Mutex::new(stream.try_clone()?), log: log.clone() });
     let station: Box<dyn Station> = match &orders.recipe {
         Recipe::Host { .. } => Box::new(HostBackend::join(&inherited(orders.channels)?, orders.ranks, orders.rank)?),
-        Recipe::Nccl { library, ranks_per_gpu } => {
-            let candidate = Candidate::new(library, orders.rank, orders.ranks, *ranks_per_gpu, &cases);
-            let candidate = candidate.map_err(Unavailable)?;
+        Recipe::Nccl { library, gpus, making } => {
+            let gpu = usize::try_from(orders.rank).ok().and_then(|rank| gpus.get(rank)).context("no GPU is told")?;
+            let candidate = Candidate::new(library, *gpu, orders.rank, orders.ranks, &cases)?;
             if orders.rank == 0 {
                 wire::send(stream, &Up::Identity(candidate.identity()?))?;
             }
             let Down::Identity(identity) = wire::receive(stream, MOST)? else {
                 bail!("the coordinator spoke out of turn")
             };
-            candidate.join(&identity)?
+            let meeting = Arc::clone(&far);
+            candidate.join(&identity, making, Box::new(move |yes| meeting.all_well(yes)))?
         }
     };
     let mut recorder = Recorder::new(station, std::slice::from_ref(&log))?;
     recorder.enter()?;
-    Ok((Box::new(recorder), log))
+    Ok((Box::new(recorder), far))
 }
 
 /// Memory that the coordinator has passed on.
@@ -89,8 +98,8 @@ fn inherited(descriptor: i32) -> anyhow::Result<File> {
     OpenOptions::new().read(true).write(true).open(&path).with_context(|| format!("{path} was not inherited"))
 }
 
-fn serve(mut station: Box<dyn Station>, log: &Log, mut stream: TcpStream) -> anyhow::Result<()> {
-    let meeting = Far { stream: Mutex::new(stream.try_clone()?), log: log.clone() };
+fn serve(mut station: Box<dyn Station>, meeting: &Far, mut stream: TcpStream) -> anyhow::Result<()> {
+    let log = &meeting.log;
     loop {
         let request = match wire::receive(&mut stream, MOST) {
             Ok(Down::Case(request)) => request,
@@ -99,7 +108,7 @@ fn serve(mut station: Box<dyn Station>, log: &Log, mut stream: TcpStream) -> any
             Err(_) => return Ok(()),
         };
         log.begin(request.epoch, &request.case.name());
-        let reports = worker::run(station.as_mut(), &meeting, &request);
+        let reports = worker::run(station.as_mut(), meeting, &request);
         log.at(Doing::Reported);
         wire::send(&mut stream, &Up::Reports(reports))?;
     }
