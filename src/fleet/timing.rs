@@ -84,20 +84,30 @@ impl<'a> Shots<'a> {
     fn by_clock(mut self, launches: u32) -> Result<f64, RankError> {
         self.fire()?;
         self.station.wait()?;
+        self.announce();
         let start = Instant::now();
         for _ in 0..launches {
             self.fire()?;
         }
         self.station.wait()?;
-        Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(launches))
+        let elapsed = start.elapsed();
+        self.station.end_batch();
+        Ok(elapsed.as_secs_f64() * 1e6 / f64::from(launches))
     }
 
     fn by_marks(mut self, launches: u32) -> Result<Vec<Vec<f32>>, RankError> {
+        self.announce();
         self.station.mark()?;
         for _ in 0..launches {
             self.fire()?;
             self.station.mark()?;
         }
-        self.station.intervals()
+        let intervals = self.station.intervals()?;
+        self.station.end_batch();
+        Ok(intervals)
+    }
+
+    fn announce(&mut self) {
+        self.station.begin_batch(&self.calls, self.trigger == Trigger::Replay);
     }
 }

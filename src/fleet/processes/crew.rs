@@ -19,7 +19,7 @@ use crate::case::{Case, DType, Op, Primitive};
 use crate::fleet::inquest::{self, Cause, Witness};
 use crate::fleet::log::{Log, now_ns};
 use crate::fleet::protocol::{Report, Request};
-use crate::fleet::team::{AFTER_DEATH, AFTER_REFUSAL, Ended, LOOK, NoTeam, Workers};
+use crate::fleet::team::{AFTER_DEATH, AFTER_REFUSAL, Ended, LOOK, NoTeam, Watch, Workers};
 use crate::oracle::Data;
 use crate::trace::Liveness;
 
@@ -168,7 +168,8 @@ impl Crew {
     fn witnesses(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
         let members = self.members.iter_mut().zip(said).zip(0..);
         members
-            .map(|((member, messages), rank)| {
+            .map(|((member, mut messages), rank)| {
+                messages.extend(member.log.troubles());
                 let liveness = member.worker.liveness();
                 Witness { rank, liveness, log: Some(member.log.clone()), messages }
             })
@@ -188,7 +189,12 @@ impl Crew {
 }
 
 impl Workers for Crew {
-    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended {
+    fn processes(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.worker.id()).collect()
+    }
+
+    fn run(&mut self, request: &Request, watch: &mut Watch<'_>) -> Ended {
+        let (deadline, interrupt) = (watch.deadline, watch.interrupt);
         let began_ns = now_ns();
         let end = Instant::now().checked_add(deadline);
         let size = self.members.len();
@@ -239,7 +245,8 @@ impl Workers for Crew {
                 Cause::Died(_) => Cause::Died(gone),
                 cause => cause,
             };
-            return Ended::Stopped(Box::new(inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns())));
+            let findings = inquest::hold(witnesses, (watch.said)(), request.epoch, cause, began_ns, now_ns());
+            return Ended::Stopped(Box::new(findings));
         }
         Ended::Reported(reports.into_iter().flatten().flatten().collect())
     }

@@ -3,7 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read};
 use std::net::TcpStream;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -13,13 +15,16 @@ use super::Orders;
 use super::wire::{self, Down, Hello, MOST, PROTOCOL, Up};
 use crate::backend::host::HostBackend;
 use crate::backend::nccl::process::Candidate;
-use crate::backend::{Opening, Recipe, Station};
+use crate::backend::{Opening, Recipe, Station, Watcher};
 use crate::fleet::log::{Doing, Log};
 use crate::fleet::recorder::Recorder;
 use crate::fleet::worker::{self, Meeting};
 
 /// How long a message to the coordinator may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether something has failed behind the station's calls.
+const LOOKOUT: Duration = Duration::from_millis(250);
 
 /// Runs cases until the coordinator closes the connection.
 pub fn main() -> anyhow::Result<()> {
@@ -47,9 +52,9 @@ pub fn main() -> anyhow::Result<()> {
         _ => bail!("the coordinator spoke out of turn"),
     }
     match station(&orders, &mut stream) {
-        Ok((station, meeting)) => {
+        Ok(post) => {
             wire::send(&mut stream, &Up::Ready)?;
-            serve(station, &meeting, stream)
+            serve(post, stream)
         }
         Err(error) => {
             let why = match error.downcast::<Opening>() {
@@ -68,7 +73,7 @@ fn die_with_coordinator() {
     std::process::exit(0);
 }
 
-fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<(Box<dyn Station>, Arc<Far>)> {
+fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
     let Down::Cases(cases) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
     let log = Log::shared(&inherited(orders.logs)?, orders.rank).context("the log cannot be mapped")?;
     let far = Arc::new(Far { stream: Mutex::new(stream.try_clone()?), log: log.clone() });
@@ -89,7 +94,8 @@ fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<(Box<dyn S
     };
     let mut recorder = Recorder::new(station, std::slice::from_ref(&log))?;
     recorder.enter()?;
-    Ok((Box::new(recorder), far))
+    let lookout = Lookout::start(recorder.watcher(), log.clone())?;
+    Ok(Post { _lookout: lookout, station: Box::new(recorder), meeting: far })
 }
 
 /// Memory that the coordinator has passed on.
@@ -98,7 +104,46 @@ fn inherited(descriptor: i32) -> anyhow::Result<File> {
     OpenOptions::new().read(true).write(true).open(&path).with_context(|| format!("{path} was not inherited"))
 }
 
-fn serve(mut station: Box<dyn Station>, meeting: &Far, mut stream: TcpStream) -> anyhow::Result<()> {
+/// What a worker works with. The lookout ends first: it looks at the station's communicator.
+struct Post {
+    _lookout: Lookout,
+    station: Box<dyn Station>,
+    meeting: Arc<Far>,
+}
+
+/// A thread that notes what fails behind the station's calls, where the coordinator reads it.
+struct Lookout {
+    /// Gone when it is to end.
+    until: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lookout {
+    fn start(watcher: Watcher, log: Log) -> io::Result<Lookout> {
+        let (until, over) = channel::<()>();
+        let look = move || {
+            while over.recv_timeout(LOOKOUT) == Err(RecvTimeoutError::Timeout) {
+                if let Some((_, trouble)) = watcher().first() {
+                    return log.trouble(trouble);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("lookout".to_owned()).spawn(look)?;
+        Ok(Lookout { until: Some(until), thread: Some(thread) })
+    }
+}
+
+impl Drop for Lookout {
+    fn drop(&mut self) {
+        self.until = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(mut post: Post, mut stream: TcpStream) -> anyhow::Result<()> {
+    let (station, meeting) = (post.station.as_mut(), &*post.meeting);
     let log = &meeting.log;
     loop {
         let request = match wire::receive(&mut stream, MOST) {
@@ -108,7 +153,7 @@ fn serve(mut station: Box<dyn Station>, meeting: &Far, mut stream: TcpStream) ->
             Err(_) => return Ok(()),
         };
         log.begin(request.epoch, &request.case.name());
-        let reports = worker::run(station.as_mut(), meeting, &request);
+        let reports = worker::run(station, meeting, &request);
         log.at(Doing::Reported);
         wire::send(&mut stream, &Up::Reports(reports))?;
     }
