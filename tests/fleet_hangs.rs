@@ -86,20 +86,36 @@ fn a_call_that_one_rank_is_refused_fails_with_its_reason_and_frees_the_others() 
     assert!(run.seconds[0] < 10.0, "{:?}", run.seconds);
 }
 
+/// Launches of a placement: the first, one to warm up, one before the clock starts, those by the clock, those by marks.
+const LAUNCHES: u32 = 1 + 1 + 1 + TIMED + TIMED;
+const TIMED: u32 = 3;
+
 #[test]
 fn a_fault_in_a_timed_launch_is_placed_there() {
-    // one plain launch, one to warm up, then the timed ones
-    let fault = Fault { rank: 3, launch: 4, misdeed: Misdeed::Sleep(FOREVER) };
+    // the first and the second by the clock, one by marks, and the first launch of the next placement
+    for launch in [4, 5, 8, LAUNCHES + 1] {
+        for (misdeed, class) in [(Misdeed::Sleep(FOREVER), Class::EStuck), (Misdeed::Half, Class::ASize)] {
+            let fault = Fault { rank: 3, launch, misdeed };
+            let run = run(Faulty::new(4, Some(fault)), plan(&[CASE], DEADLINE));
+            let (verdict, message) = (run.results[0].verdict.as_ref().unwrap(), &run.results[0].message);
+            assert_eq!((verdict.class, &verdict.culprit_ranks[..]), (class, &[3][..]), "{launch}: {message}");
+            assert_eq!(verdict.sequence, Some(u64::from(launch)), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_timed_call_that_is_left_out_is_one_too_few() {
+    let fault = Fault { rank: 3, launch: 5, misdeed: Misdeed::Skip };
     let run = run(Faulty::new(4, Some(fault)), plan(&[CASE], DEADLINE));
     let verdict = run.results[0].verdict.as_ref().unwrap();
-    assert_eq!((verdict.class, &verdict.culprit_ranks[..]), (Class::EStuck, &[3][..]));
-    assert_eq!(verdict.sequence, Some(4), "{}", run.results[0].message);
+    assert_eq!((verdict.class, &verdict.culprit_ranks[..]), (Class::BCount, &[3][..]), "{}", run.results[0].message);
 }
 
 #[test]
 fn an_interrupted_run_keeps_its_results_and_accounts_for_every_case() {
     // the second case's first launch hangs
-    let launches_of_the_first = 1 + 1 + 3 + 3;
+    let launches_of_the_first = 2 * LAUNCHES;
     let fault = Fault { rank: 0, launch: launches_of_the_first + 1, misdeed: Misdeed::Sleep(FOREVER) };
     let interrupt = Arc::new(AtomicBool::new(false));
     let began = Instant::now();
@@ -115,6 +131,7 @@ fn an_interrupted_run_keeps_its_results_and_accounts_for_every_case() {
     });
     assert!(run.ended.interrupted && began.elapsed() < Duration::from_secs(15));
     assert_eq!(run.results.len(), 3);
+    assert_eq!(run.results[0].outcome, Outcome::Pass, "{}", run.results[0].message);
     assert!(run.results[1..].iter().all(|r| r.outcome == Outcome::Skip && r.message.contains("interrupted")));
 }
 

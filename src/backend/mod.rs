@@ -211,7 +211,7 @@ pub struct Call<'a> {
 }
 
 /// How a communicator is made. Cases with the same making share one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Making {
     /// `ncclConfig_t::CTAPolicy`.
     pub cta_policy: Option<u32>,
@@ -312,6 +312,9 @@ pub struct Layout {
 /// Frees whoever is in a call of a station, from another thread; see [`Station::aborter`].
 pub type Aborter = Box<dyn Fn() + Send + Sync>;
 
+/// Tells what has failed behind a station's calls, by rank; see [`Station::watcher`].
+pub type Watcher = Box<dyn Fn() -> Vec<(u32, String)> + Send + Sync>;
+
 /// What another process needs to be a rank of a communicator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Recipe {
@@ -324,8 +327,10 @@ pub enum Recipe {
     Nccl {
         /// The library.
         library: std::path::PathBuf,
-        /// Ranks that share one GPU.
-        ranks_per_gpu: u32,
+        /// Each rank's GPU, by its number among the visible ones.
+        gpus: Vec<u32>,
+        /// How the communicator is made.
+        making: Making,
     },
 }
 
@@ -407,6 +412,13 @@ pub trait Station: Send {
     /// Queues what was last recorded.
     fn replay(&mut self) -> Result<(), RankError>;
 
+    /// Announces launches that are timed: these calls again and again, or replays. For who looks on: what is noted of each
+    /// launch must cost next to nothing until [`Station::end_batch`].
+    fn begin_batch(&mut self, _calls: &[Call<'_>], _replayed: bool) {}
+
+    /// The announced launches are over. Not called where one of them failed.
+    fn end_batch(&mut self) {}
+
     /// Records a time mark on every lane.
     fn mark(&mut self) -> Result<(), RankError>;
 
@@ -419,6 +431,12 @@ pub trait Station: Send {
     /// Whether what was launched is done when [`Station::launch`] returns.
     fn synchronous(&self) -> bool {
         false
+    }
+
+    /// What tells of failures behind the calls while this station's thread may be inside of one. It may be asked from any
+    /// thread, but not any more once the station goes.
+    fn watcher(&self) -> Watcher {
+        Box::new(Vec::new)
     }
 
     /// What makes calls in flight, and all later ones, return an error. It may be called from any thread, more than once

@@ -28,6 +28,8 @@ struct Pace {
 /// Ranks share cores, and the host computes inputs and checks as well.
 const HOST: Pace = Pace { bytes_per_s: 0.2e9, launch_s: 2e-3 };
 const NCCL: Pace = Pace { bytes_per_s: 0.5e9, launch_s: 1e-3 };
+/// Processes that share a GPU take turns of milliseconds on it, and each step of a ring waits for the next one's turn.
+const TURNS: Pace = Pace { bytes_per_s: 0.02e9, launch_s: 50e-3 };
 
 /// For making a communicator of so many ranks.
 pub fn making(ranks: u32) -> Duration {
@@ -35,9 +37,13 @@ pub fn making(ranks: u32) -> Duration {
 }
 
 /// For one case on `backend`, from request to report, where none is set: bytes of both buffers x ranks x launches at a
-/// pace that no working machine is slower than, plus a floor.
-pub fn derived(request: &Request, backend: &str, first: bool) -> Duration {
-    let pace = if backend == "host" { HOST } else { NCCL };
+/// pace that no working machine is slower than, plus a floor. `turns` says that processes share a GPU.
+pub fn derived(request: &Request, backend: &str, turns: bool, first: bool) -> Duration {
+    let pace = match backend {
+        "host" => HOST,
+        _ if turns => TURNS,
+        _ => NCCL,
+    };
     let launches = 2 * (u64::from(request.warmup) + 2 * u64::from(request.iters) + OTHER_LAUNCHES);
     let work = launches as f64 * f64::from(request.ranks);
     let predicted = work * (footprint(&request.case, request.ranks) as f64 / pace.bytes_per_s + pace.launch_s);
@@ -58,17 +64,18 @@ mod tests {
     #[test]
     fn small_cases_get_about_the_floor_and_the_first_one_more() {
         let request = request("all_reduce::sum::float::8B", 20);
-        let seconds = |first| derived(&request, "host", first).as_secs();
+        let seconds = |first| derived(&request, "host", false, first).as_secs();
         assert!((10..15).contains(&seconds(false)) && (30..35).contains(&seconds(true)));
     }
 
     #[test]
     fn more_bytes_launches_and_slower_backends_get_more_and_nothing_overflows() {
-        let of = |case, iters, backend| derived(&request(case, iters), backend, false);
+        let of = |case, iters, backend| derived(&request(case, iters), backend, false, false);
         let base = of("all_reduce::sum::float::1MiB", 20, "nccl");
         assert!(of("all_reduce::sum::float::1GiB", 20, "nccl") > 10 * base);
         assert!(of("all_reduce::sum::float::1MiB", 2000, "nccl") > base);
         assert!(of("all_reduce::sum::float::1MiB", 20, "host") > base);
+        assert!(derived(&request("all_reduce::sum::float::1MiB", 20), "nccl", true, false) > base);
         assert!(of("all_reduce::sum::int8::1048576GiB", 1_000_000, "host") > base);
     }
 }

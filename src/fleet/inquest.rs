@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::log::{Doing, Log};
+use super::log::{Batch, Doing, Log};
 use crate::trace::call::{Call, Operation, State};
 use crate::trace::ring::snapshot;
 use crate::trace::text;
@@ -15,6 +15,12 @@ const WORLD: &str = "the communicator";
 /// The workers' meetings, as calls that ranks wait in where no call of the library is left open.
 const MEETING: u64 = u64::MAX;
 const MEETING_NAME: &str = "the workers' meeting between two steps";
+
+/// Launches of a batch that are looked at before and after the one that the slowest rank is at.
+const AROUND: u64 = 8;
+
+/// Lines of the library's that a message ends with.
+const LINES: usize = 4;
 
 /// Groups of ranks that a message lists.
 const MOST: usize = 12;
@@ -29,6 +35,15 @@ pub struct Witness {
     pub log: Option<Log>,
     /// What it said before: the text of a panic, an asynchronous error.
     pub messages: Vec<String>,
+}
+
+/// What the library has said, and which rank of its ranks, where that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Which rank.
+    pub rank: Option<u32>,
+    /// One line.
+    pub text: String,
 }
 
 /// Why nobody waits any longer.
@@ -61,13 +76,32 @@ struct Stand {
     doing: Doing,
     since_ns: u64,
     messages: Vec<String>,
+    batch: Option<Batch>,
 }
 
-/// Judges a case with this number (see [`Log::begin`]) that began at `began_ns`.
-pub fn hold(witnesses: Vec<Witness>, case: u64, cause: Cause, began_ns: u64, now_ns: u64) -> Findings {
-    let states: Vec<Stand> = witnesses.into_iter().map(|witness| state(witness, case)).collect();
+impl Stand {
+    /// Launches made of the batch that begins with call `first`.
+    fn made(&self, first: u64) -> u64 {
+        self.batch.filter(|batch| batch.first == first).map_or(0, |batch| batch.made)
+    }
+}
+
+/// Judges a case with this number (see [`Log::begin`]) that began at `began_ns`. `said` is the library's, oldest first.
+pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, began_ns: u64, now_ns: u64) -> Findings {
+    let mut states: Vec<Stand> = witnesses.into_iter().map(|witness| state(witness, case)).collect();
+    unroll(&mut states);
+    let mut unowned = Vec::new();
+    for Said { rank, text } in said.into_iter().rev() {
+        match states.iter_mut().find(|state| Some(state.rank) == rank) {
+            Some(state) => state.messages.push(text), // the newest first
+            None => unowned.push(text),
+        }
+    }
     let diagnosis = judge(&incident(&states, case));
-    let message = message(&states, &cause, &diagnosis, began_ns, now_ns);
+    let mut message = message(&states, &cause, &diagnosis, began_ns, now_ns);
+    for text in unowned.iter().take(LINES).rev() {
+        let _ = write!(message, "\nthe library: {}", text::line(text));
+    }
     Findings { cause, diagnosis, message }
 }
 
@@ -97,6 +131,7 @@ fn state(witness: Witness, case: u64) -> Stand {
     let Witness { rank, liveness, log, messages } = witness;
     let begun = log.as_ref().is_some_and(|log| log.case() == case);
     let (doing, since_ns) = log.as_ref().filter(|_| begun).map_or((Doing::Nothing, 0), Log::doing);
+    let batch = log.as_ref().filter(|_| begun).and_then(Log::batch);
     let read = log.and_then(|log| snapshot(&log).ok());
     let own = |read: crate::trace::ring::Snapshot| {
         let before = read.calls.len();
@@ -106,7 +141,44 @@ fn state(witness: Witness, case: u64) -> Stand {
         (calls, lost)
     };
     let (calls, lost) = read.map(own).map_or((None, 0), |(calls, lost)| (Some(calls), lost));
-    Stand { rank, liveness, calls, lost, doing, since_ns, messages }
+    Stand { rank, liveness, calls, lost, doing, since_ns, messages, batch }
+}
+
+/// Where a batch of launches was not ended by all: puts its launches in place of the record that stands for them, those
+/// around the one that the slowest rank is at.
+fn unroll(states: &mut [Stand]) {
+    let of_first = |batch: &Batch, call: &Call| (batch.first..batch.first + batch.calls).contains(&call.seq);
+    let under_way = |state: &Stand| {
+        let batch = state.batch?;
+        let mut calls = state.calls.iter().flatten();
+        calls.any(|call| of_first(&batch, call) && call.state != State::Completed).then_some(batch.first)
+    };
+    let Some(first) = states.iter().filter_map(under_way).max() else { return };
+    let least = states.iter().filter(|s| s.calls.is_some()).map(|s| s.made(first)).min().unwrap_or(0);
+    let (from, to) = (least.saturating_sub(AROUND), least.saturating_add(AROUND));
+    for state in states {
+        let (Some(batch), Some(calls)) = (state.batch.filter(|batch| batch.first == first), &mut state.calls) else {
+            continue;
+        };
+        // a call that came in place of the first launch has its number too
+        let mut left = batch.calls;
+        let stands = |call: &Call| {
+            let first = left > 0 && of_first(&batch, call);
+            left -= u64::from(first);
+            first
+        };
+        let (alike, others): (Vec<Call>, Vec<Call>) = calls.drain(..).partition(stands);
+        let before = others.iter().filter(|call| call.seq < first);
+        let after = others.iter().filter(|call| call.seq >= first);
+        let launches = (from..to.min(batch.made)).flat_map(|launch| {
+            alike.iter().map(move |call| Call {
+                seq: call.seq + launch * batch.calls,
+                state: if launch < batch.done { State::Completed } else { call.state },
+                ..call.clone()
+            })
+        });
+        *calls = before.cloned().chain(launches).chain(after.cloned()).collect();
+    }
 }
 
 fn incident(states: &[Stand], case: u64) -> Incident {

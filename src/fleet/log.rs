@@ -18,7 +18,16 @@ const CALLS: usize = 128;
 const DOING: usize = 0;
 const SINCE: usize = 1;
 const CASE: usize = 2;
-const OWN: usize = 3;
+/// Of the batch: the number of its first call (0 where there is none), calls of a launch, launches made, launches done.
+const FIRST: usize = 3;
+const CALLS_EACH: usize = 4;
+const MADE: usize = 5;
+const DONE: usize = 6;
+/// A text: its bytes, and so many words of it.
+const TROUBLE_BYTES: usize = 7;
+const TROUBLE: usize = 8;
+const TROUBLE_WORDS: usize = 15;
+const OWN: usize = TROUBLE + TROUBLE_WORDS;
 
 /// Words that a log takes.
 const WORDS: usize = ring::words(CALLS) + OWN;
@@ -29,6 +38,21 @@ pub struct Log {
     words: Arc<dyn Deref<Target = RingMemory> + Send + Sync>,
     /// The name of the case begun last, for whoever records.
     label: Arc<Mutex<String>>,
+}
+
+/// Launches alike in a row, which are counted: to record each would cost more than the smallest launch may.
+///
+/// The ring holds the calls of the first launch, whether made or not; those of the others are like them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// The number of its first call.
+    pub first: u64,
+    /// Calls of a launch.
+    pub calls: u64,
+    /// Launches made, the last of which may not have returned.
+    pub made: u64,
+    /// Launches known to be done.
+    pub done: u64,
 }
 
 /// What a worker is doing. The order is that of the numbers in the log.
@@ -110,6 +134,7 @@ impl Log {
     /// Starts a case, under a number that no other case of the run has.
     pub fn begin(&self, case: u64, name: &str) {
         name.clone_into(&mut self.label.lock().unwrap_or_else(PoisonError::into_inner));
+        self.set(FIRST, 0);
         self.set(CASE, case);
         self.at(Doing::Beginning);
     }
@@ -130,15 +155,58 @@ impl Log {
         self.set(DOING, doing as u64);
     }
 
-    /// Notes a launch without asking the clock: when it was is in the ring.
-    pub fn launching(&self) {
-        self.set(DOING, Doing::Launching as u64);
+    /// Notes what the worker does without asking the clock: when it began is in the ring.
+    pub fn still(&self, doing: Doing) {
+        self.set(DOING, doing as u64);
+    }
+
+    /// Starts a batch of launches, of `calls` calls each, none of which is made yet.
+    pub fn begin_batch(&self, first: u64, calls: u64) {
+        for (word, value) in [(FIRST, 0), (CALLS_EACH, calls), (MADE, 0), (DONE, 0), (FIRST, first)] {
+            self.set(word, value);
+        }
+    }
+
+    /// Notes how many launches of the batch are made.
+    pub fn made(&self, launches: u64) {
+        self.set(MADE, launches);
+        self.still(Doing::Launching);
+    }
+
+    /// Notes how many launches of the batch are done.
+    pub fn done(&self, launches: u64) {
+        self.set(DONE, launches);
+    }
+
+    /// The case's last batch.
+    pub fn batch(&self) -> Option<Batch> {
+        let first = self.get(FIRST);
+        (first > 0).then(|| Batch { first, calls: self.get(CALLS_EACH), made: self.get(MADE), done: self.get(DONE) })
     }
 
     /// What the worker does, and since when; of launches see the ring.
     pub fn doing(&self) -> (Doing, u64) {
         let doing = usize::try_from(self.get(DOING)).ok().and_then(|code| Doing::ALL.get(code));
         (doing.copied().unwrap_or(Doing::Nothing), self.get(SINCE))
+    }
+
+    /// Notes what has failed behind the worker's calls. What does not fit is cut off.
+    pub fn trouble(&self, text: &str) {
+        let bytes = text.as_bytes().iter().take(8 * TROUBLE_WORDS).copied().collect::<Vec<_>>();
+        for (word, part) in bytes.chunks(8).enumerate() {
+            let mut value = [0; 8];
+            value.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+            self.set(TROUBLE + word, u64::from_le_bytes(value));
+        }
+        self.set(TROUBLE_BYTES, bytes.len() as u64);
+    }
+
+    /// What was noted as trouble.
+    pub fn troubles(&self) -> Option<String> {
+        let length = usize::try_from(self.get(TROUBLE_BYTES)).ok().filter(|length| *length > 0)?;
+        let bytes = (0..TROUBLE_WORDS).flat_map(|word| self.get(TROUBLE + word).to_le_bytes());
+        let bytes: Vec<u8> = bytes.take(length).collect();
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn set(&self, word: usize, value: u64) {
@@ -196,6 +264,17 @@ mod tests {
         }
         assert_eq!((log.case(), log.doing().0), (7, Doing::Checking));
         assert_eq!(snapshot(&log).unwrap().calls.len(), CALLS);
+    }
+
+    #[test]
+    fn trouble_reads_back_and_a_long_one_is_cut() {
+        let log = Log::allocate();
+        assert_eq!(log.troubles(), None);
+        log.trouble("ncclRemoteError");
+        assert_eq!(log.troubles().as_deref(), Some("ncclRemoteError"));
+        log.trouble(&"x".repeat(1000));
+        assert_eq!(log.troubles(), Some("x".repeat(8 * TROUBLE_WORDS)));
+        assert_eq!(log.case(), 0);
     }
 
     #[test]

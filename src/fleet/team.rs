@@ -17,7 +17,7 @@ use super::place::Place;
 use super::protocol::{Report, Request};
 use super::recorder::Recorder;
 use super::worker::{self, Meeting};
-use crate::backend::{Aborter, Backend, Making, Opening, RankError, Station, Unavailable};
+use crate::backend::{Aborter, Backend, Making, Opening, RankError, Station, Unavailable, Watcher};
 use crate::case::Case;
 use crate::trace::Liveness;
 
@@ -47,6 +47,16 @@ pub enum Ended {
     Interrupted,
 }
 
+/// What a case is watched with.
+pub struct Watch<'a> {
+    /// What it may take.
+    pub deadline: Duration,
+    /// Set once the run is to end.
+    pub interrupt: &'a AtomicBool,
+    /// What the library has said of late, and which rank of its ranks, where that is known: asked where a case has no end.
+    pub said: &'a mut dyn FnMut() -> Vec<inquest::Said>,
+}
+
 /// Why there is no team.
 #[derive(Debug)]
 pub enum NoTeam {
@@ -67,7 +77,10 @@ impl<E: Into<Opening>> From<E> for NoTeam {
 /// What takes requests and gives reports, whatever its workers are.
 pub trait Workers: Send {
     /// Runs one case, until its end or the deadline.
-    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended;
+    fn run(&mut self, request: &Request, watch: &mut Watch<'_>) -> Ended;
+
+    /// The process in which each rank lives, in rank order; one where all share it.
+    fn processes(&self) -> Vec<u32>;
 }
 
 /// The workers of one communicator.
@@ -87,6 +100,7 @@ struct Worker {
     thread: JoinHandle<()>,
     /// `None` once it was used.
     aborter: Option<Aborter>,
+    watcher: Watcher,
 }
 
 enum Said {
@@ -111,7 +125,7 @@ impl Team {
         for (index, station) in stations.into_iter().enumerate() {
             let own = station.ranks().to_vec();
             let logs: Vec<Log> = own.iter().map(|_| Log::allocate()).collect();
-            let aborter = station.aborter();
+            let (aborter, watcher) = (station.aborter(), station.watcher());
             let recorder =
                 Recorder::new(station, &logs).map_err(|e| Unavailable(format!("calls cannot be recorded: {e}")))?;
             let station = backend.disturb(Box::new(recorder));
@@ -123,7 +137,8 @@ impl Team {
                 .name(name)
                 .spawn(move || drive(station, &meeting, &requests, index, &say))
                 .map_err(|e| Unavailable(format!("cannot start a worker thread: {e}")))?;
-            team.workers.push(Worker { ranks: own, logs, requests: Some(request), thread, aborter: Some(aborter) });
+            let (requests, aborter) = (Some(request), Some(aborter));
+            team.workers.push(Worker { ranks: own, logs, requests, thread, aborter, watcher });
         }
         Ok(team)
     }
@@ -141,13 +156,21 @@ impl Team {
         let mut all = Vec::new();
         for (index, worker) in self.workers.iter().enumerate() {
             let death = wake.dead.iter().find(|(dead, _)| *dead == index).map(|(_, why)| why);
+            // a dead worker's station is gone
+            let troubles = if death.is_some() { Vec::new() } else { (worker.watcher)() };
             let liveness =
                 if death.is_some() { Liveness::Exited { code: None, signal: None } } else { Liveness::Alive };
-            all.extend(worker.ranks.iter().zip(&worker.logs).map(|(&rank, log)| Witness {
-                rank,
-                liveness,
-                log: Some(log.clone()),
-                messages: death.cloned().into_iter().collect(),
+            all.extend(worker.ranks.iter().zip(&worker.logs).map(|(&rank, log)| {
+                Witness {
+                    rank,
+                    liveness,
+                    log: Some(log.clone()),
+                    messages: death
+                        .into_iter()
+                        .chain(troubles.iter().filter(|(of, _)| *of == rank).map(|(_, what)| what))
+                        .cloned()
+                        .collect(),
+                }
             }));
         }
         all.sort_by_key(|witness| witness.rank);
@@ -205,7 +228,12 @@ impl Team {
 }
 
 impl Workers for Team {
-    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended {
+    fn processes(&self) -> Vec<u32> {
+        vec![std::process::id()]
+    }
+
+    fn run(&mut self, request: &Request, watch: &mut Watch<'_>) -> Ended {
+        let (deadline, interrupt) = (watch.deadline, watch.interrupt);
         let began_ns = now_ns();
         let end = Instant::now().checked_add(deadline);
         let name = request.case.name();
@@ -243,7 +271,8 @@ impl Workers for Team {
                 continue;
             };
             let witnesses = self.witnesses(&wake);
-            let findings = inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns());
+            let said = (watch.said)();
+            let findings = inquest::hold(witnesses, said, request.epoch, cause, began_ns, now_ns());
             self.abort();
             return Ended::Stopped(Box::new(findings));
         }

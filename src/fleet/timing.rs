@@ -97,8 +97,11 @@ impl<'a> Shots<'a> {
     }
 
     fn by_marks(mut self, launches: u32) -> Result<Vec<Vec<f32>>, RankError> {
+        self.announce();
         self.marked(launches)?;
-        self.station.intervals()
+        let intervals = self.station.intervals()?;
+        self.station.end_batch();
+        Ok(intervals)
     }
 
     fn by_both(mut self, launches: u32) -> Result<(f64, Vec<Vec<f32>>), RankError> {
@@ -117,10 +120,13 @@ impl<'a> Shots<'a> {
     ) -> Result<f64, RankError> {
         self.fire()?;
         self.station.wait()?;
+        self.announce();
         let start = Instant::now();
         queue(self, launches)?;
         self.station.wait()?;
-        Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(launches))
+        let elapsed = start.elapsed();
+        self.station.end_batch();
+        Ok(elapsed.as_secs_f64() * 1e6 / f64::from(launches))
     }
 
     fn plain(&mut self, launches: u32) -> Result<(), RankError> {
@@ -134,5 +140,9 @@ impl<'a> Shots<'a> {
             self.station.mark()?;
         }
         Ok(())
+    }
+
+    fn announce(&mut self) {
+        self.station.begin_batch(&self.calls, self.trigger == Trigger::Replay);
     }
 }

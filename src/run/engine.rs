@@ -20,7 +20,7 @@ use crate::case::Case;
 use crate::fleet::inquest::Cause;
 use crate::fleet::processes::Crew;
 use crate::fleet::protocol::{Measured, Request};
-use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team, Workers};
+use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team, Watch, Workers};
 use crate::fleet::{deadline, footprint};
 use crate::reference::{Observed, References, Subject, missing_reference};
 
@@ -292,7 +292,9 @@ impl Session {
             Place::Nowhere(why) => return skip(why),
             Place::Child(settings) => {
                 self.team = None; // the child needs its memory
-                return self.paths.ask(&settings, case, &self.plan.cases, ranks);
+                let result = self.paths.ask(&settings, case, &self.plan.cases, ranks, &self.interrupt);
+                let cut_short = self.interrupt.load(Ordering::Relaxed) && result.outcome != Outcome::Pass;
+                return if cut_short { skip(self.interrupted().to_owned()) } else { result };
             }
         }
         match self.assure_team(case) {
@@ -322,10 +324,15 @@ impl Session {
             tamper: self.plan.tamper,
         };
         let first = std::mem::replace(&mut self.fresh, false);
-        let backend = &self.environment.backend;
-        let limit = self.plan.deadline.unwrap_or_else(|| deadline::derived(&request, backend, first));
+        let Environment { backend, ranks_per_gpu, .. } = &self.environment;
+        let turns = self.plan.layout == LayoutChoice::Processes && *ranks_per_gpu > 1;
+        let limit = self.plan.deadline.unwrap_or_else(|| deadline::derived(&request, backend, turns, first));
         let ended = match &mut self.team {
-            Some((_, team)) => team.run(&request, limit, &self.interrupt),
+            Some((_, team)) => {
+                let paths = &mut self.paths;
+                let mut said = || paths.warnings();
+                team.run(&request, &mut Watch { deadline: limit, interrupt: &self.interrupt, said: &mut said })
+            }
             None => return skip("not run: there is no team".to_owned()),
         };
         match ended {
@@ -370,6 +377,7 @@ impl Session {
             LayoutChoice::Threads => Box::new(Team::start(&self.backend, alike, &making, limit, &self.interrupt)?),
             LayoutChoice::Processes => Box::new(Crew::start(&self.backend, alike, &making, limit, &self.interrupt)?),
         };
+        self.paths.follow(&team.processes());
         self.team = Some((making, team));
         (self.fresh, self.late) = (true, 0);
         Ok(())

@@ -160,6 +160,12 @@ impl Station for Disturbed {
     fn replay(&mut self) -> Result<(), RankError> {
         self.station.replay()
     }
+    fn begin_batch(&mut self, calls: &[Call<'_>], replayed: bool) {
+        self.station.begin_batch(calls, replayed);
+    }
+    fn end_batch(&mut self) {
+        self.station.end_batch();
+    }
     fn mark(&mut self) -> Result<(), RankError> {
         self.station.mark()
     }
@@ -171,6 +177,9 @@ impl Station for Disturbed {
     }
     fn synchronous(&self) -> bool {
         self.station.synchronous()
+    }
+    fn watcher(&self) -> Watcher {
+        self.station.watcher()
     }
     fn aborter(&self) -> Aborter {
         self.station.aborter()

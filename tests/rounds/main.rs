@@ -9,7 +9,7 @@ use collcheck::backend::host::HostBackend;
 use collcheck::backend::{Backend, Layout, Making, Placement, RankError};
 use collcheck::case::{Case, DType, Op, Primitive, Variant};
 use collcheck::fleet::protocol::{Report, Request, Tamper};
-use collcheck::fleet::team::{Ended, Team, Workers};
+use collcheck::fleet::team::{Ended, Team, Watch, Workers};
 use collcheck::run::assemble::assemble;
 use collcheck::run::result::{CaseResult, FailKind, Outcome};
 use collcheck::suite::canonical;
@@ -67,7 +67,8 @@ fn team(backend: impl Backend + 'static, making: &Making) -> Team {
 }
 
 fn reports(team: &mut Team, request: &Request) -> Vec<Report> {
-    match team.run(request, LIMIT, &AtomicBool::new(false)) {
+    let interrupt = AtomicBool::new(false);
+    match team.run(request, &mut Watch { deadline: LIMIT, interrupt: &interrupt, said: &mut Vec::new }) {
         Ended::Reported(reports) => reports,
         other => panic!("{}: {other:?}", request.case),
     }

@@ -75,6 +75,23 @@ impl Communicator {
         }
     }
 
+    /// Tells from another thread whether something has failed behind NCCL's calls. Not to be asked while it is closed.
+    pub fn watcher(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
+        let (library, raw) = (Arc::clone(&self.library), Arc::clone(&self.raw));
+        move || {
+            let handle = raw.load(Ordering::Acquire);
+            if handle.is_null() {
+                return None;
+            }
+            let call = "ncclCommGetAsyncError";
+            let mut code = api::SUCCESS;
+            // SAFETY: the handle is live, as nobody closes it meanwhile. NCCL only reads what its other threads set.
+            let result = unsafe { (library.api.comm_async_error)(handle, &mut code) };
+            let failed = result == api::SUCCESS && code != api::SUCCESS && code != api::IN_PROGRESS;
+            failed.then(|| library.failure(call, code).to_string())
+        }
+    }
+
     /// The library that made it.
     pub fn library(&self) -> &Arc<Library> {
         &self.library

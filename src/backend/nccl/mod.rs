@@ -165,19 +165,14 @@ impl Backend for NcclBackend {
     }
 
     fn recipe(&self, making: &Making) -> Result<Recipe, Opening> {
-        if *making != Making::default() {
-            return Err(Opening::Unsupported("communicators of another making are not had yet".to_owned()));
-        }
-        Ok(Recipe::Nccl { library: self.library.path.clone(), ranks_per_gpu: self.ranks_per_gpu })
+        making::supported(&self.library, making).map_err(opening)?;
+        let gpus = self.arranged(making.permuted)?.iter().map(|device| device.ordinal).collect();
+        Ok(Recipe::Nccl { library: self.library.path.clone(), gpus, making: *making })
     }
 
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {
-        let failed = |e: RankError| match e {
-            RankError::Unsupported(why) => Opening::Unsupported(why),
-            e => Unavailable(format!("NCCL cannot start: {e}")).into(),
-        };
         let kernels = |e| Unavailable(format!("the check kernels cannot be loaded: {e}"));
-        making::supported(&self.library, making).map_err(failed)?;
+        making::supported(&self.library, making).map_err(opening)?;
         let devices = self.arranged(making.permuted)?;
         let ranks = devices.len() as u32;
 
@@ -192,13 +187,13 @@ impl Backend for NcclBackend {
         }
 
         let party = Party { first: 0, devices: &devices, ranks };
-        let id = self.library.unique_id().map_err(failed)?;
-        let communicators = making::communicators(&self.library, &party, id, making).map_err(failed)?;
+        let id = self.library.unique_id().map_err(opening)?;
+        let communicators = making::communicators(&self.library, &party, id, making).map_err(opening)?;
         let mut lanes = Vec::new();
         for (rank, communicator) in communicators.into_iter().enumerate() {
             let (Some(device), Some(kernels)) = (devices.get(rank), loaded.get(rank)) else { continue };
             let lane = Lane::new(rank as u32, Arc::clone(device), Arc::clone(kernels), communicator);
-            lanes.push(lane.map_err(|e| failed(e.into()))?);
+            lanes.push(lane.map_err(|e| opening(e.into()))?);
         }
 
         let peers = Arc::new(Peers::new(lanes.len().div_ceil(self.ranks_per_thread as usize)));
@@ -222,6 +217,14 @@ impl NcclBackend {
         let order = making::permutation(&ordinals)
             .ok_or_else(|| Opening::Unsupported("permuted devices: needs two GPUs".to_owned()))?;
         Ok(order.into_iter().filter_map(|place| self.devices.get(place).cloned()).collect())
+    }
+}
+
+/// What a rank that cannot be made says of its communicator.
+fn opening(error: RankError) -> Opening {
+    match error {
+        RankError::Unsupported(why) => Opening::Unsupported(why),
+        e => Unavailable(format!("NCCL cannot start: {e}")).into(),
     }
 }
 

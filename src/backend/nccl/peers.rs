@@ -1,5 +1,6 @@
 //! What the stations of one communicator share: whether it is lost, and a place to meet.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +16,20 @@ pub struct Peers {
     meeting: Mutex<Meeting>,
     changed: Condvar,
     stations: usize,
+    /// Where the stations of other processes are met.
+    apart: Option<Apart>,
+}
+
+/// Waits until every station has said yes or no; true if all said yes.
+pub type Assembly = Box<dyn Fn(bool) -> bool + Send + Sync>;
+
+/// An assembly, which shows as nothing else.
+struct Apart(Assembly);
+
+impl fmt::Debug for Apart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Apart")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -27,9 +42,15 @@ struct Meeting {
 }
 
 impl Peers {
-    /// For so many stations.
+    /// For so many stations of one process.
     pub fn new(stations: usize) -> Peers {
-        Peers { lost: AtomicBool::new(false), meeting: Mutex::default(), changed: Condvar::new(), stations }
+        let (lost, meeting, changed) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
+        Peers { lost, meeting, changed, stations, apart: None }
+    }
+
+    /// For the one station of this process. What it loses, others are told by whoever watches the processes.
+    pub fn apart(assembly: Assembly) -> Peers {
+        Peers { apart: Some(Apart(assembly)), ..Peers::new(1) }
     }
 
     /// Whether the communicator is lost.
@@ -45,6 +66,9 @@ impl Peers {
     /// Waits until every station has said yes or no; true if all said yes. False too where the communicator is lost
     /// meanwhile: then not all may come.
     pub fn all(&self, yes: bool) -> bool {
+        if let Some(Apart(assembly)) = &self.apart {
+            return assembly(yes);
+        }
         let mut meeting = self.meeting.lock().unwrap_or_else(PoisonError::into_inner);
         meeting.arrived += 1;
         meeting.objections += usize::from(!yes);
@@ -84,6 +108,12 @@ mod tests {
             });
             assert_eq!(heard, [objector.is_none(); 3]);
         }
+    }
+
+    #[test]
+    fn stations_of_other_processes_are_asked_where_they_meet() {
+        let peers = Peers::apart(Box::new(|yes| !yes));
+        assert!(peers.all(false) && !peers.all(true));
     }
 
     #[test]

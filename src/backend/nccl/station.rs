@@ -10,7 +10,9 @@ use super::launch::Launch;
 use super::library::Library;
 use super::peers::Peers;
 use super::registration;
-use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Registration, Station, Verdict};
+use crate::backend::{
+    Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Registration, Station, Verdict, Watcher,
+};
 use crate::case::DType;
 use crate::kernels::Action;
 
@@ -330,6 +332,11 @@ impl Station for NcclStation {
     fn wait(&mut self) -> Result<(), RankError> {
         let waited = self.poll();
         self.note(waited)
+    }
+
+    fn watcher(&self) -> Watcher {
+        let each: Vec<_> = self.lanes.iter().map(|lane| (lane.rank, lane.communicator.watcher())).collect();
+        Box::new(move || each.iter().filter_map(|(rank, look)| Some((*rank, look()?))).collect())
     }
 
     /// Waits end by themselves once the communicator counts as lost. Whoever is inside a call of NCCL's is freed by

@@ -32,6 +32,11 @@ impl Worker {
         Ok(worker)
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it runs, is stopped, or how it ended.
     pub fn liveness(&mut self) -> Liveness {
         match self.child.try_wait() {

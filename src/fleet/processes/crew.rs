@@ -14,12 +14,13 @@ use super::Orders;
 use super::child::Worker;
 use super::rendezvous::{Refusal, Rendezvous};
 use super::wire::{self, Down, MOST, Up};
-use crate::backend::{Backend, Making, RankError, Recipe, Unavailable};
+use crate::backend::{Backend, Making, Opening, RankError, Recipe, Unavailable};
 use crate::case::{Case, DType, Op, Primitive};
 use crate::fleet::inquest::{self, Cause, Witness};
 use crate::fleet::log::{Log, now_ns};
 use crate::fleet::protocol::{Report, Request};
-use crate::fleet::team::{AFTER_DEATH, AFTER_REFUSAL, Ended, LOOK, NoTeam, Workers};
+use crate::fleet::team::{AFTER_DEATH, AFTER_REFUSAL, Ended, LOOK, NoTeam, Watch, Workers};
+use crate::oracle::Data;
 use crate::trace::Liveness;
 
 /// Worker processes of one communicator. They are killed when it is dropped.
@@ -129,6 +130,7 @@ impl Crew {
                 Ok((index, Heard::Said(Up::Failed(why)))) => {
                     return Err(Unavailable(format!("rank {index} cannot start: {why}")).into());
                 }
+                Ok((_, Heard::Said(Up::Unsupported(why)))) => return Err(Opening::Unsupported(why).into()),
                 Ok(_) | Err(_) => {}
             }
             if interrupt.load(Ordering::Relaxed) {
@@ -166,7 +168,8 @@ impl Crew {
     fn witnesses(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
         let members = self.members.iter_mut().zip(said).zip(0..);
         members
-            .map(|((member, messages), rank)| {
+            .map(|((member, mut messages), rank)| {
+                messages.extend(member.log.troubles());
                 let liveness = member.worker.liveness();
                 Witness { rank, liveness, log: Some(member.log.clone()), messages }
             })
@@ -186,7 +189,12 @@ impl Crew {
 }
 
 impl Workers for Crew {
-    fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended {
+    fn processes(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.worker.id()).collect()
+    }
+
+    fn run(&mut self, request: &Request, watch: &mut Watch<'_>) -> Ended {
+        let (deadline, interrupt) = (watch.deadline, watch.interrupt);
         let began_ns = now_ns();
         let end = Instant::now().checked_add(deadline);
         let size = self.members.len();
@@ -208,7 +216,7 @@ impl Workers for Crew {
                         *place = Some(own);
                     }
                 }
-                Ok((index, Heard::Said(Up::Ready | Up::Failed(_) | Up::Identity(_)))) => {
+                Ok((index, Heard::Said(Up::Ready | Up::Failed(_) | Up::Unsupported(_) | Up::Identity(_)))) => {
                     note(&mut said, index, "spoke out of turn")
                 }
                 Ok((index, Heard::Lost(why))) => {
@@ -237,15 +245,16 @@ impl Workers for Crew {
                 Cause::Died(_) => Cause::Died(gone),
                 cause => cause,
             };
-            return Ended::Stopped(Box::new(inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns())));
+            let findings = inquest::hold(witnesses, (watch.said)(), request.epoch, cause, began_ns, now_ns());
+            return Ended::Stopped(Box::new(findings));
         }
         Ended::Reported(reports.into_iter().flatten().flatten().collect())
     }
 }
 
 /// What kernels depend on: one case of each kind is enough to load them all.
-fn kind(case: &Case) -> (Primitive, Option<Op>, DType) {
-    (case.primitive, case.op, case.dtype)
+fn kind(case: &Case) -> (Primitive, Option<Op>, DType, u32) {
+    (case.primitive, case.op, case.dtype, Data::of(&case.variants) as u32)
 }
 
 fn note(said: &mut [Vec<String>], index: usize, what: &str) {

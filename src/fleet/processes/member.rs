@@ -3,7 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read};
 use std::net::TcpStream;
-use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -13,13 +15,16 @@ use super::Orders;
 use super::wire::{self, Down, Hello, MOST, PROTOCOL, Up};
 use crate::backend::host::HostBackend;
 use crate::backend::nccl::process::Candidate;
-use crate::backend::{Recipe, Station, Unavailable};
+use crate::backend::{Opening, Recipe, Station, Watcher};
 use crate::fleet::log::{Doing, Log};
 use crate::fleet::recorder::Recorder;
 use crate::fleet::worker::{self, Meeting};
 
 /// How long a message to the coordinator may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether something has failed behind the station's calls.
+const LOOKOUT: Duration = Duration::from_millis(250);
 
 /// Runs cases until the coordinator closes the connection.
 pub fn main() -> anyhow::Result<()> {
@@ -47,11 +52,18 @@ pub fn main() -> anyhow::Result<()> {
         _ => bail!("the coordinator spoke out of turn"),
     }
     match station(&orders, &mut stream) {
-        Ok((station, log)) => {
+        Ok(post) => {
             wire::send(&mut stream, &Up::Ready)?;
-            serve(station, &log, stream)
+            serve(post, stream)
         }
-        Err(error) => Ok(wire::send(&mut stream, &Up::Failed(format!("{error:#}")))?),
+        Err(error) => {
+            let why = match error.downcast::<Opening>() {
+                Ok(Opening::Unsupported(why)) => Up::Unsupported(why),
+                Ok(unavailable) => Up::Failed(unavailable.to_string()),
+                Err(error) => Up::Failed(format!("{error:#}")),
+            };
+            Ok(wire::send(&mut stream, &why)?)
+        }
     }
 }
 
@@ -61,26 +73,29 @@ fn die_with_coordinator() {
     std::process::exit(0);
 }
 
-fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<(Box<dyn Station>, Log)> {
+fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
     let Down::Cases(cases) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
     let log = Log::shared(&inherited(orders.logs)?, orders.rank).context("the log cannot be mapped")?;
+    let far = Arc::new(Far { stream: Mutex::new(stream.try_clone()?), log: log.clone() });
     let station: Box<dyn Station> = match &orders.recipe {
         Recipe::Host { .. } => Box::new(HostBackend::join(&inherited(orders.channels)?, orders.ranks, orders.rank)?),
-        Recipe::Nccl { library, ranks_per_gpu } => {
-            let candidate = Candidate::new(library, orders.rank, orders.ranks, *ranks_per_gpu, &cases);
-            let candidate = candidate.map_err(Unavailable)?;
+        Recipe::Nccl { library, gpus, making } => {
+            let gpu = usize::try_from(orders.rank).ok().and_then(|rank| gpus.get(rank)).context("no GPU is told")?;
+            let candidate = Candidate::new(library, *gpu, orders.rank, orders.ranks, &cases)?;
             if orders.rank == 0 {
                 wire::send(stream, &Up::Identity(candidate.identity()?))?;
             }
             let Down::Identity(identity) = wire::receive(stream, MOST)? else {
                 bail!("the coordinator spoke out of turn")
             };
-            candidate.join(&identity)?
+            let meeting = Arc::clone(&far);
+            candidate.join(&identity, making, Box::new(move |yes| meeting.all_well(yes)))?
         }
     };
     let mut recorder = Recorder::new(station, std::slice::from_ref(&log))?;
     recorder.enter()?;
-    Ok((Box::new(recorder), log))
+    let lookout = Lookout::start(recorder.watcher(), log.clone())?;
+    Ok(Post { _lookout: lookout, station: Box::new(recorder), meeting: far })
 }
 
 /// Memory that the coordinator has passed on.
@@ -89,8 +104,47 @@ fn inherited(descriptor: i32) -> anyhow::Result<File> {
     OpenOptions::new().read(true).write(true).open(&path).with_context(|| format!("{path} was not inherited"))
 }
 
-fn serve(mut station: Box<dyn Station>, log: &Log, mut stream: TcpStream) -> anyhow::Result<()> {
-    let meeting = Far { stream: Mutex::new(stream.try_clone()?), log: log.clone() };
+/// What a worker works with. The lookout ends first: it looks at the station's communicator.
+struct Post {
+    _lookout: Lookout,
+    station: Box<dyn Station>,
+    meeting: Arc<Far>,
+}
+
+/// A thread that notes what fails behind the station's calls, where the coordinator reads it.
+struct Lookout {
+    /// Gone when it is to end.
+    until: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lookout {
+    fn start(watcher: Watcher, log: Log) -> io::Result<Lookout> {
+        let (until, over) = channel::<()>();
+        let look = move || {
+            while over.recv_timeout(LOOKOUT) == Err(RecvTimeoutError::Timeout) {
+                if let Some((_, trouble)) = watcher().first() {
+                    return log.trouble(trouble);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("lookout".to_owned()).spawn(look)?;
+        Ok(Lookout { until: Some(until), thread: Some(thread) })
+    }
+}
+
+impl Drop for Lookout {
+    fn drop(&mut self) {
+        self.until = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(mut post: Post, mut stream: TcpStream) -> anyhow::Result<()> {
+    let (station, meeting) = (post.station.as_mut(), &*post.meeting);
+    let log = &meeting.log;
     loop {
         let request = match wire::receive(&mut stream, MOST) {
             Ok(Down::Case(request)) => request,
@@ -99,7 +153,7 @@ fn serve(mut station: Box<dyn Station>, log: &Log, mut stream: TcpStream) -> any
             Err(_) => return Ok(()),
         };
         log.begin(request.epoch, &request.case.name());
-        let reports = worker::run(station.as_mut(), &meeting, &request);
+        let reports = worker::run(station, meeting, &request);
         log.at(Doing::Reported);
         wire::send(&mut stream, &Up::Reports(reports))?;
     }

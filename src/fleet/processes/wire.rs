@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::fleet::protocol::{Report, Request};
 
 /// Goes up with every change of the messages.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Bytes of the largest frame: far above any report.
 pub const MOST: u32 = 16 << 20;
@@ -39,6 +39,8 @@ pub enum Up {
     Ready,
     /// Its part of the communicator cannot be made.
     Failed(String),
+    /// The same, by no fault of the machine: the library does not have it.
+    Unsupported(String),
     /// It meets the others, and is well or not.
     Meet(bool),
     /// A case is over.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -17,6 +18,9 @@ use crate::run::result::{CaseResult, FailKind};
 
 /// Lines of standard error that are kept.
 const TAIL: usize = 12;
+
+/// How often one who waits looks whether the run was interrupted.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How long a process that has closed its output may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -119,8 +123,9 @@ impl Child {
         Ok(Child { process, events, errors, listener, early, running: None, patience, gone: None, log })
     }
 
-    /// Waits for the result of a case.
-    pub fn result(&mut self, name: &str) -> Result<CaseResult, Gone> {
+    /// Waits for the result of a case, or until `interrupt` is set.
+    pub fn result(&mut self, name: &str, interrupt: &AtomicBool) -> Result<CaseResult, Gone> {
+        let mut heard = Instant::now();
         loop {
             if let Some(result) = self.early.remove(name) {
                 return Ok(result);
@@ -128,13 +133,16 @@ impl Child {
             if let Some(gone) = &self.gone {
                 return Err(gone.clone());
             }
-            match self.events.recv_timeout(self.patience) {
-                Ok(Heard::CaseStarted { name }) => self.running = Some(name),
-                Ok(Heard::CaseFinished { case }) => {
-                    self.running = None;
-                    self.early.insert(case.name.clone(), *case);
+            match self.events.recv_timeout(LOOK) {
+                Ok(event) => {
+                    heard = Instant::now();
+                    self.note(event);
                 }
-                Ok(Heard::Other) => {}
+                Err(RecvTimeoutError::Timeout) if interrupt.load(Ordering::Relaxed) => {
+                    let _ = self.process.kill();
+                    return Err(self.lost(name, FailKind::Crash, "was interrupted"));
+                }
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() < self.patience => {}
                 Err(RecvTimeoutError::Timeout) => {
                     let _ = self.process.kill();
                     let silent = format!("said nothing for {:.0} s and was killed", self.patience.as_secs_f64());
@@ -148,6 +156,17 @@ impl Child {
                     return Err(self.lost(name, FailKind::Crash, &ended));
                 }
             }
+        }
+    }
+
+    fn note(&mut self, event: Heard) {
+        match event {
+            Heard::CaseStarted { name } => self.running = Some(name),
+            Heard::CaseFinished { case } => {
+                self.running = None;
+                self.early.insert(case.name.clone(), *case);
+            }
+            Heard::Other => {}
         }
     }
 
@@ -240,6 +259,7 @@ mod tests {
         Child::start(&relaunch, &settings, &Logging::Unset, &CASES.map(str::to_owned), patience).unwrap()
     }
 
+    static GO: AtomicBool = AtomicBool::new(false);
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
@@ -251,8 +271,8 @@ mod tests {
             finished(CASES[1])
         );
         let mut child = child(&script, LONG);
-        assert_eq!(child.result(CASES[1]).unwrap().name, CASES[1]);
-        assert_eq!(child.result(CASES[0]).unwrap().outcome, Outcome::Pass);
+        assert_eq!(child.result(CASES[1], &GO).unwrap().name, CASES[1]);
+        assert_eq!(child.result(CASES[0], &GO).unwrap().outcome, Outcome::Pass);
     }
 
     #[test]
@@ -262,7 +282,7 @@ mod tests {
             test -z \"$COLLCHECK_JSON\" || exit 9
             test \"$#/$3\" = 3/all_reduce::sum::float::1KiB@ring+ll || exit 10
             exit 0";
-        let gone = child(script, LONG).result(CASES[0]).unwrap_err();
+        let gone = child(script, LONG).result(CASES[0], &GO).unwrap_err();
         assert!(gone.message.contains("exit status: 0 before its first case"), "{}", gone.message);
     }
 
@@ -271,12 +291,12 @@ mod tests {
         let script =
             format!("{}{}{}echo broken >&2; kill -SEGV $$", started(CASES[0]), finished(CASES[0]), started(CASES[1]));
         let mut child = child(&script, LONG);
-        assert!(child.result(CASES[0]).is_ok());
-        let guilty = child.result(CASES[1]).unwrap_err();
+        assert!(child.result(CASES[0], &GO).is_ok());
+        let guilty = child.result(CASES[1], &GO).unwrap_err();
         assert_eq!(guilty.kind, FailKind::Crash);
         assert!(guilty.message.ends_with("it said:\nbroken"), "{}", guilty.message);
         assert!(guilty.message.contains("signal: 11") && guilty.message.contains(CASES[1]), "{}", guilty.message);
-        let innocent = child.result(CASES[2]).unwrap_err();
+        let innocent = child.result(CASES[2], &GO).unwrap_err();
         assert!(innocent.message.starts_with("not run: ") && innocent.message.contains(CASES[1]), "{innocent:?}");
         assert!(!innocent.message.contains("broken"));
     }
@@ -285,9 +305,9 @@ mod tests {
     fn a_hang_is_ended_and_is_a_hang() {
         let script = format!("{}{}exec sleep 600", finished(CASES[0]), started(CASES[1]));
         let mut child = child(&script, Duration::from_secs(1));
-        assert!(child.result(CASES[0]).is_ok());
-        assert_eq!(child.result(CASES[1]).unwrap_err().kind, FailKind::Hang);
-        assert_eq!(child.result(CASES[2]).unwrap_err().kind, FailKind::Hang);
+        assert!(child.result(CASES[0], &GO).is_ok());
+        assert_eq!(child.result(CASES[1], &GO).unwrap_err().kind, FailKind::Hang);
+        assert_eq!(child.result(CASES[2], &GO).unwrap_err().kind, FailKind::Hang);
         let before = Instant::now();
         drop(child);
         assert!(before.elapsed() < FAREWELL);

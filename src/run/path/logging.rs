@@ -33,6 +33,11 @@ impl Logging {
         Logging::of(&of_process, std::process::id())
     }
 
+    /// By the variables of this process, for one that it has started with them.
+    pub fn of_child(pid: u32) -> Logging {
+        Logging::of(&of_process, pid)
+    }
+
     fn of(lookup: &Lookup<'_>, pid: u32) -> Logging {
         let given = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let Some(level) = given(DEBUG) else { return Logging::Unset };

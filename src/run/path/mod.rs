@@ -26,6 +26,7 @@ mod setting;
 mod tail;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use self::child::{Child, Gone};
@@ -37,6 +38,8 @@ use super::plan::{BackendChoice, Run, RunPlan};
 use super::result::{CaseResult, Outcome};
 use crate::backend::Environment;
 use crate::case::Case;
+use crate::evidence::nccl_log::Level;
+use crate::fleet::inquest::Said;
 
 pub use self::logging::restart_with_log;
 pub use self::setting::Settings;
@@ -76,7 +79,9 @@ pub enum Place {
 
 /// What the engine keeps of paths.
 pub struct Paths {
-    log: Option<Tail>,
+    /// The logs of the processes that ranks live in, that of rank 0 first.
+    logs: Vec<Tail>,
+    processes: Vec<u32>,
     logging: Logging,
     relaunch: Option<Relaunch>,
     patience: Duration,
@@ -87,8 +92,53 @@ impl Paths {
     /// The state at the beginning of a run.
     pub fn new(plan: &RunPlan) -> Paths {
         let logging = Logging::of_process();
-        let log = if let Logging::On { file, ours } = &logging { Some(Tail::new(file.clone(), *ours)) } else { None };
-        Paths { log, logging, relaunch: plan.relaunch.clone(), patience: patience(plan), child: None }
+        let mut paths = Paths {
+            logs: Vec::new(),
+            processes: Vec::new(),
+            logging,
+            relaunch: plan.relaunch.clone(),
+            patience: patience(plan),
+            child: None,
+        };
+        paths.follow(&[std::process::id()]);
+        paths
+    }
+
+    /// From here on ranks live in these processes: one for each in rank order, or one for all.
+    pub fn follow(&mut self, processes: &[u32]) {
+        if self.processes == processes {
+            return;
+        }
+        self.logs.clear();
+        let mut files = Vec::new();
+        for process in processes {
+            // where the name does not tell processes apart, all write to one file
+            if let Logging::On { file, ours } = Logging::of_child(*process)
+                && !files.contains(&file)
+            {
+                files.push(file.clone());
+                self.logs.push(Tail::new(file, ours));
+            }
+        }
+        self.processes = processes.to_vec();
+        self.forget();
+    }
+
+    /// What NCCL has warned of since the case began.
+    pub fn warnings(&mut self) -> Vec<Said> {
+        let apart = self.processes.len() > 1 && self.logs.len() == self.processes.len();
+        let mut all = Vec::new();
+        for (rank, log) in (0..).zip(&mut self.logs) {
+            let lines = log.take().into_iter().filter(|line| line.level == Level::Warn);
+            all.extend(
+                lines.map(|line| Said { rank: apart.then_some(rank), text: format!("NCCL WARN {}", line.text) }),
+            );
+        }
+        all
+    }
+
+    fn forget(&mut self) {
+        self.logs.iter_mut().for_each(|log| drop(log.take()));
     }
 
     /// Ends the child, if there is one: a new launch begins, or the run is over.
@@ -98,9 +148,7 @@ impl Paths {
 
     /// Where a case runs. What the log says from here on is about it.
     pub fn place(&mut self, case: &Case, environment: &Environment) -> Place {
-        if let Some(log) = &mut self.log {
-            log.take();
-        }
+        self.forget();
         if case.forced().is_empty() {
             return Place::Here;
         }
@@ -124,7 +172,15 @@ impl Paths {
     }
 
     /// The result of a case from the child that has these variables, started for all of `cases` that ask for them.
-    pub fn ask(&mut self, settings: &Settings, case: &Case, cases: &[Case], ranks: u32) -> CaseResult {
+    /// It is given up once `interrupt` is set.
+    pub fn ask(
+        &mut self,
+        settings: &Settings,
+        case: &Case,
+        cases: &[Case],
+        ranks: u32,
+        interrupt: &AtomicBool,
+    ) -> CaseResult {
         let failed = |gone: Gone| CaseResult {
             outcome: Outcome::Fail,
             kind: Some(gone.kind),
@@ -140,7 +196,7 @@ impl Paths {
                 Err(error) => return failed(Gone::before_start(&error.to_string())),
             }
         }
-        match self.child.as_mut().map(|(_, child)| child.result(&case.name())) {
+        match self.child.as_mut().map(|(_, child)| child.result(&case.name(), interrupt)) {
             Some(Ok(result)) => result,
             Some(Err(gone)) => failed(gone),
             None => failed(Gone::before_start("it is not there")),
@@ -149,7 +205,7 @@ impl Paths {
 
     /// Puts the path that a case of this process took into its result, and judges it where one was asked for.
     pub fn prove(&mut self, case: &Case, result: &mut CaseResult) {
-        let lines = self.log.as_mut().map(Tail::take).unwrap_or_default();
+        let lines = self.logs.first_mut().map(Tail::take).unwrap_or_default();
         proof::prove(case, &lines, result);
     }
 }
@@ -158,11 +214,13 @@ impl Paths {
 /// worst a fraction of one.
 fn patience(plan: &RunPlan) -> Duration {
     let launches = 2 * (1 + u64::from(plan.warmup) + 2 * u64::from(plan.iters));
-    Duration::from_secs(90) + Duration::from_millis(100) * u32::try_from(launches).unwrap_or(u32::MAX)
+    let silence = Duration::from_secs(90) + Duration::from_millis(100) * u32::try_from(launches).unwrap_or(u32::MAX);
+    // it has the same deadline, and more to tell than that it was silent
+    plan.deadline.map_or(silence, |deadline| silence.max(deadline.saturating_add(Duration::from_secs(60))))
 }
 
-/// The cases in an order in which those that ask for the same variables follow each other, else as they were. Cases that run
-/// in this process come first.
+/// The cases in an order in which those that ask for the same variables follow each other, and among them those that share a
+/// communicator; else as they were. Cases that run in this process come first.
 pub fn grouped(cases: Vec<Case>) -> Vec<Case> {
     setting::grouped(cases, &of_process)
 }

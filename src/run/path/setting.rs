@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::backend::Making;
 use crate::case::Case;
 
 /// How variables are looked up; in tests not in the process.
@@ -41,7 +42,16 @@ pub fn grouped(mut cases: Vec<Case>, lookup: &Lookup<'_>) -> Vec<Case> {
         let next = if settings.hold(lookup) { 0 } else { order.len() + 1 };
         order.entry(settings).or_insert(next);
     }
-    cases.sort_by_key(|case| order.get(&Settings::of(case)).copied());
+    let mut makings: Vec<Making> = Vec::new();
+    for making in cases.iter().map(Making::of) {
+        if !makings.contains(&making) {
+            makings.push(making);
+        }
+    }
+    cases.sort_by_key(|case| {
+        let making = Making::of(case);
+        (order.get(&Settings::of(case)).copied(), makings.iter().position(|one| *one == making))
+    });
     cases
 }
 
@@ -73,6 +83,13 @@ mod tests {
     #[test]
     fn plain_cases_keep_their_order() {
         assert_eq!(names(&[B, A], &[("NCCL_ALGO", "Ring")]), [B, A]);
+    }
+
+    #[test]
+    fn cases_of_one_communicator_follow_each_other() {
+        let split = |name: &str| format!("{name}@split");
+        assert_eq!(names(&[A, &split(A), B, &split(B)], &[]), [A, B, &split(A), &split(B)]);
+        assert_eq!(names(&[&split(A), A, &split(B)], &[]), [&split(A), &split(B), A]);
     }
 
     #[test]
