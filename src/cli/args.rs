@@ -5,6 +5,7 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::bless::BlessArgs;
 use super::values::{self, Choice, OpChoice, Seed};
 use crate::case::{Bytes, DType, Primitive};
 use crate::fleet::protocol::Tamper;
@@ -41,6 +42,12 @@ Examples:
   collcheck list --suite acceptance | wc -l
   collcheck list --dtype bf16,half reduce";
 
+const BLESS_EXAMPLES: &str = "\
+Examples:
+  for i in 1 2 3 4 5; do collcheck run --suite acceptance --json launch$i.json; done
+  collcheck bless launch?.json -o golden.json
+  collcheck run --suite acceptance --reference golden.json";
+
 /// Acceptance tests for GPU collectives: right, fast and alive, case by case
 #[derive(Debug, Parser)]
 #[command(name = "collcheck", version, after_help = EXIT_CODES)]
@@ -59,6 +66,9 @@ pub enum Command {
     /// Print the names of the cases that `run` would run, one a line
     #[command(after_help = format!("{LIST_EXAMPLES}\n\n{EXIT_CODES}"))]
     List(SelectionArgs),
+    /// Make a golden file of the results of several launches
+    #[command(after_help = format!("{BLESS_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Bless(BlessArgs),
 }
 
 /// Which cases.

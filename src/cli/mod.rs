@@ -1,6 +1,7 @@
 //! The command line: arguments in, exit code out. One module a command.
 
 mod args;
+pub mod bless;
 pub mod execute;
 mod exit;
 mod list;
@@ -51,6 +52,7 @@ fn dispatch(command: Command, args: &[OsString]) -> anyhow::Result<Exit> {
     match command {
         Command::Run(run) => run::main(*run, args),
         Command::List(selection) => list::print(&run::select(selection)?.1),
+        Command::Bless(args) => bless::command(args),
     }
 }
 

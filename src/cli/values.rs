@@ -101,6 +101,11 @@ pub fn number<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, Expecte
     read.ok_or_else(|| Expected(format!("a whole number from {MIN} to {MAX}").into()))
 }
 
+/// A share between 0 and 1, ends excluded.
+pub fn share(text: &str) -> Result<f64, Expected> {
+    text.parse().ok().filter(|share| *share > 0.0 && *share < 1.0).ok_or(expected("a share between 0 and 1, as 0.05"))
+}
+
 /// The factor between sizes.
 pub fn factor(text: &str) -> Result<u64, Expected> {
     text.parse().ok().filter(|factor| *factor >= 2).ok_or(expected("a whole number from 2 on"))
@@ -187,6 +192,14 @@ mod tests {
         for bad in ["0", "6", "-1", "two", "", "4294967297"] {
             let message = number::<1, 5>(bad).unwrap_err().to_string();
             assert_eq!(message, "expected a whole number from 1 to 5", "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_inside_of_0_and_1() {
+        assert_eq!(share("0.05"), Ok(0.05));
+        for bad in ["0", "1", "-0.1", "5%", "nan", "inf", ""] {
+            assert!(share(bad).is_err(), "{bad}");
         }
     }
 
