@@ -276,7 +276,8 @@ fn refusal(change: impl FnOnce(&mut Launch)) -> Refusal {
 
 #[test]
 fn launches_of_different_environments_are_refused() {
-    let changes: [(fn(&mut Environment), &str); 8] = [
+    type Change = fn(&mut Environment);
+    let changes: [(Change, &str); 8] = [
         (|e| e.nccl_version = "2.28.3".into(), r#"NCCL "2.28.9" and "2.28.3""#),
         (|e| e.driver = "570.1".into(), "driver"),
         (|e| e.device = "NVIDIA H100".into(), "NVIDIA H100"),
