@@ -157,6 +157,13 @@ fn help_lists_every_option_with_examples_and_exit_codes() {
 }
 
 #[test]
+fn the_score_of_the_oracle_is_a_command() {
+    let score = run(&["oracle", "--quick", "--op", "max", "--dtype", "float", "--ranks", "2", "--format", "json"], &[]);
+    assert_eq!(score.code, Some(0), "{}", score.stderr);
+    assert!(score.stdout.contains("\"schema\": \"collcheck.oracle/1\""), "{}", score.stdout);
+}
+
+#[test]
 fn no_command_prints_the_help_and_is_bad_usage() {
     let bare = run::<&str>(&[], &[]);
     assert_eq!(bare.code, Some(2));

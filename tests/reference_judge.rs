@@ -229,11 +229,25 @@ fn only_a_measured_range_fails_a_case() {
 }
 
 #[test]
-fn no_embedded_file_can_fail_a_case() {
-    for (name, file) in embedded().files() {
-        for entry in &file.entries {
-            assert_ne!(entry.provenance.to_string(), "measured", "{name}");
-        }
+fn one_embedded_file_is_measured_and_goes_before_the_published_one_where_it_holds() {
+    let references = embedded();
+    for (name, file) in references.files() {
+        let measured = file.entries.iter().filter(|e| e.provenance.to_string() == "measured").count();
+        assert_eq!(measured, if name == "2xh200-measured.json" { file.entries.len() } else { 0 }, "{name}");
+    }
+    let off = with(h200x2(), "NCCL_NVLS_ENABLE", "0");
+    let other_nccl = Environment { nccl_version: "2.30.7".into(), ..off.clone() };
+    for (environment, case, status) in [
+        (off.clone(), "all_reduce::sum::float::512MiB", Assertion::Asserted),
+        (off.clone(), "broadcast::none::int8::512MiB", Assertion::Asserted),
+        (off.clone(), "all_reduce::sum::half::512MiB", Assertion::Warned),
+        (off.clone(), "all_reduce::sum::float::8GiB", Assertion::Warned),
+        (h200x2(), "all_reduce::sum::float::512MiB", Assertion::Warned),
+        (other_nccl, "all_reduce::sum::float::512MiB", Assertion::Warned),
+    ] {
+        let judged = Trial::new(&references, environment, case).busbw(200.0);
+        assert_eq!(judged.judgement.status, status, "{case}: {judged:?}");
+        assert_eq!(judged.failure.is_some(), status == Assertion::Asserted, "{case}");
     }
 }
 

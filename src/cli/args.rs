@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::bless::BlessArgs;
+use super::oracle::OracleArgs;
 use super::values::{self, Choice, OpChoice, Seed};
 use crate::case::{Bytes, DType, Primitive};
 use crate::fleet::protocol::Tamper;
@@ -42,6 +44,17 @@ Examples:
   collcheck list --suite acceptance | wc -l
   collcheck list --dtype bf16,half reduce";
 
+const ORACLE_EXAMPLES: &str = "Examples:
+  collcheck oracle --quick
+  collcheck oracle --op avg --dtype bf16 --ranks 72 --all
+  collcheck oracle --format json > score.json";
+
+const BLESS_EXAMPLES: &str = "\
+Examples:
+  for i in 1 2 3 4 5; do collcheck run --suite acceptance --json launch$i.json; done
+  collcheck bless launch?.json -o golden.json
+  collcheck run --suite acceptance --reference golden.json";
+
 /// Acceptance tests for GPU collectives: right, fast and alive, case by case
 #[derive(Debug, Parser)]
 #[command(name = "collcheck", version, after_help = EXIT_CODES)]
@@ -63,6 +76,12 @@ pub enum Command {
     /// Print the names of the cases that `run` would run, one a line
     #[command(after_help = format!("{LIST_EXAMPLES}\n\n{EXIT_CODES}"))]
     List(SelectionArgs),
+    /// Make a golden file of the results of several launches
+    #[command(after_help = format!("{BLESS_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Bless(BlessArgs),
+    /// Print how much of each kind of wrong result the checks notice, per op, dtype and ranks
+    #[command(after_help = format!("{ORACLE_EXAMPLES}\n\n{EXIT_CODES}"))]
+    Oracle(OracleArgs),
 }
 
 /// Which cases.

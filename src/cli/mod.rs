@@ -1,6 +1,7 @@
 //! The command line: arguments in, exit code out. One module a command.
 
 mod args;
+pub mod bless;
 pub mod execute;
 mod exit;
 mod interrupt;
@@ -55,6 +56,8 @@ fn dispatch(command: Command, args: &[OsString]) -> anyhow::Result<Exit> {
         Command::Run(run) => run::main(*run, args),
         Command::Worker => processes::member::main().map(|()| Exit::Passed),
         Command::List(selection) => list::print(&run::select(selection)?.1),
+        Command::Bless(args) => bless::command(args),
+        Command::Oracle(args) => oracle::command(args),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use serde_json::json;
 
 use super::exit::Exit;
 use super::values::{self, Choice, OpChoice, Seed};
@@ -35,9 +36,13 @@ pub struct OracleArgs {
     #[arg(long, value_name = "U64|random", default_value = "1", env = "COLLCHECK_SEED")]
     pub seed: Seed,
 
-    /// What to print
-    #[arg(long, value_enum, default_value_t = Print::Summary, env = "COLLCHECK_PRINT")]
-    pub print: Print,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Table, env = "COLLCHECK_FORMAT")]
+    pub format: Format,
+
+    /// In the table, also a line for each op, dtype, number of ranks and fault
+    #[arg(long, env = "COLLCHECK_ALL")]
+    pub all: bool,
 
     /// Sample less: seconds instead of a minute or two
     #[arg(long, env = "COLLCHECK_QUICK")]
@@ -47,21 +52,21 @@ pub struct OracleArgs {
 /// Upper bound of ranks. A score takes time in proportion.
 const MOST_RANKS: u32 = 16384;
 
-/// How much of the score to print.
+/// How the score is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Print {
+pub enum Format {
     /// One line a fault, beside nccl-tests.
-    Summary,
-    /// One line for each op, dtype, number of ranks and fault, then the summary.
-    All,
-    /// The same lines as CSV, and nothing else.
+    Table,
+    /// All scores, and the sums below the table.
+    Json,
+    /// All scores.
     Csv,
 }
 
 /// Measures and prints the score. It fails if any figure is below its bound.
 pub fn command(args: OracleArgs) -> anyhow::Result<Exit> {
     let scores = measure(&args);
-    match write(io::stdout().lock(), args.print, &scores) {
+    match write(io::stdout().lock(), &args, &scores) {
         // a reader that has seen enough is no error
         Err(e) if e.kind() != ErrorKind::BrokenPipe => return Err(e).context("cannot write the score"),
         _ => {}
@@ -106,15 +111,17 @@ fn measure(args: &OracleArgs) -> Vec<Score> {
     results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().flatten().collect()
 }
 
-fn write(out: impl Write, print: Print, scores: &[Score]) -> io::Result<()> {
+fn write(out: impl Write, args: &OracleArgs, scores: &[Score]) -> io::Result<()> {
     let mut out = BufWriter::new(out);
-    match print {
-        Print::Csv => write_csv(&mut out, scores)?,
-        Print::All => {
-            write_all(&mut out, scores)?;
+    match args.format {
+        Format::Csv => write_csv(&mut out, scores)?,
+        Format::Json => write_json(&mut out, scores)?,
+        Format::Table => {
+            if args.all {
+                write_all(&mut out, scores)?;
+            }
             write_summary(&mut out, scores)?;
         }
-        Print::Summary => write_summary(&mut out, scores)?,
     }
     out.flush()
 }
@@ -320,6 +327,36 @@ fn write_csv(out: &mut impl Write, scores: &[Score]) -> io::Result<()> {
     Ok(())
 }
 
+fn write_json(out: &mut impl Write, scores: &[Score]) -> io::Result<()> {
+    let rows = scores.iter().map(|s| {
+        json!({
+            "op": s.op.map_or("none", Op::name),
+            "dtype": s.dtype,
+            "ranks": s.ranks,
+            "fault": s.mutation.to_string(),
+            "element": {
+                "seen": s.element,
+                "worst_rank": s.element_worst,
+                "chosen": s.bound.chosen,
+                "theory": s.bound.theory,
+            },
+            "block": {"seen": s.block, "worst_rank": s.block_worst, "bound": s.bound.block},
+            "limited_by": (s.bound.chosen < 1.0).then(|| s.bound.reason.text()),
+        })
+    });
+    let theirs = compared(scores);
+    let average = theirs.iter().filter(|p| !p.worst);
+    let gaps = json!({
+        "collcheck": scores.iter().filter(|s| s.is_gap()).count(),
+        "nccl_tests": average.filter(|p| p.is_gap()).count(),
+    });
+    let below = scores.iter().filter(|s| s.misses_blocks() || s.misses_elements()).count();
+    let rows: Vec<serde_json::Value> = rows.collect();
+    let whole = json!({"schema": "collcheck.oracle/1", "gaps": gaps, "below_bound": below, "scores": rows});
+    serde_json::to_writer_pretty(&mut *out, &whole)?;
+    writeln!(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,17 +375,28 @@ mod tests {
     fn printed(line: &str) -> String {
         let args = args(line);
         let mut out = Vec::new();
-        write(&mut out, args.print, &measure(&args)).unwrap();
+        write(&mut out, &args, &measure(&args)).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn the_selection_is_what_is_scored() {
-        let text = printed("--op max,none --dtype bf16 --ranks 5 --print csv");
+        let text = printed("--op max,none --dtype bf16 --ranks 5 --format csv");
         let rows: Vec<&str> = text.lines().skip(1).map(|line| line.rsplitn(10, ',').last().unwrap()).collect();
         assert!(rows.iter().all(|row| *row == "max,bfloat16,5" || *row == "none,bfloat16,5"), "{rows:?}");
         let faults = |reduces| Mutation::all(reduces, DType::Bfloat16).len();
         assert_eq!(rows.len(), faults(true) + faults(false));
+    }
+
+    #[test]
+    fn json_holds_each_score_of_the_table_once() {
+        let text = printed("--op max --dtype bf16 --ranks 5 --format json");
+        let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let scores = whole["scores"].as_array().unwrap();
+        assert_eq!(scores.len(), Mutation::all(true, DType::Bfloat16).len());
+        assert!(scores.iter().all(|s| s["dtype"] == "bfloat16" && s["block"]["seen"].is_number()), "{text}");
+        assert_eq!((&whole["gaps"]["collcheck"], &whole["below_bound"]), (&json!(0), &json!(0)));
+        assert!(printed("--op max --dtype bf16 --ranks 5 --all").contains("bfloat16     5"));
     }
 
     #[test]

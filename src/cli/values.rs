@@ -111,6 +111,11 @@ pub fn seconds(text: &str) -> Result<Duration, Expected> {
     read.map(Duration::from_secs_f64).ok_or(expected("seconds, from 0.001 to 86400"))
 }
 
+/// A share between 0 and 1, ends excluded.
+pub fn share(text: &str) -> Result<f64, Expected> {
+    text.parse().ok().filter(|share| *share > 0.0 && *share < 1.0).ok_or(expected("a share between 0 and 1, as 0.05"))
+}
+
 /// The factor between sizes.
 pub fn factor(text: &str) -> Result<u64, Expected> {
     text.parse().ok().filter(|factor| *factor >= 2).ok_or(expected("a whole number from 2 on"))
@@ -206,6 +211,14 @@ mod tests {
         assert_eq!(seconds("86400"), Ok(Duration::from_secs(86_400)));
         for bad in ["0", "-1", "inf", "NaN", "86401", "1m", ""] {
             assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_inside_of_0_and_1() {
+        assert_eq!(share("0.05"), Ok(0.05));
+        for bad in ["0", "1", "-0.1", "5%", "nan", "inf", ""] {
+            assert!(share(bad).is_err(), "{bad}");
         }
     }
 

@@ -24,6 +24,10 @@ impl Entry {
     /// said, unless the last is a plateau. Sizes are those really moved, rounded down to whole blocks, so that a size up to
     /// 1 % short of the first point counts as the first point.
     pub fn range(&self, metric: Metric, bytes: u64) -> Option<Range> {
+        self.figures(metric, bytes).filter(|range| range.lower.is_some() || range.upper.is_some())
+    }
+
+    fn figures(&self, metric: Metric, bytes: u64) -> Option<Range> {
         let mut below: Option<&Point> = None;
         for point in self.curve(metric) {
             if point.bytes == bytes {
@@ -118,6 +122,8 @@ mod tests {
         let r = e.range(Metric::BusbwGbs, 2048).unwrap();
         assert!(r.lower.is_some() && r.upper.is_none());
         assert_eq!(e.range(Metric::BusbwGbs, 1024).unwrap().upper, Some(20.0), "at the point itself it stands");
+        let e = entry(vec![point(1024, Some(10.0), None), point(4096, None, Some(20.0))]);
+        assert_eq!(e.range(Metric::BusbwGbs, 2048), None, "without bounds nothing is said");
     }
 
     #[test]

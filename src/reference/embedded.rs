@@ -14,6 +14,7 @@ pub(super) const FILES: &[(&str, &str)] = golden![
     "2x8xh200-8x400g.json",
     "2xa100-nvlink.json",
     "2xh100-nvl.json",
+    "2xh200-measured.json",
     "2xh200.json",
     "4x8xb200-efa.json",
     "4x8xh100-8x400g.json",

@@ -258,8 +258,31 @@ impl GoldenFile {
 
     /// The file's text, which [`GoldenFile::parse`] reads back. Numbers that are not finite make it unreadable.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string_pretty(self).map(|text| text + "\n")
+        serde_json::to_string_pretty(self).map(|text| a_line_a_point(&text))
     }
+}
+
+/// Puts each point on one line, as files written by hand have it. Strings hold no line breaks in JSON, so lines will do.
+fn a_line_a_point(pretty: &str) -> String {
+    let mut text = String::new();
+    let mut in_points = false;
+    for line in pretty.lines() {
+        let part = line.trim_start();
+        match part {
+            "{" if in_points => text += line,
+            "}" | "}," if in_points => text = text + part + "\n",
+            "]" | "]," => {
+                in_points = false;
+                text = text + line + "\n";
+            }
+            field if in_points => text = text + field + if field.ends_with(',') { " " } else { "" },
+            other => {
+                in_points = other == "\"points\": [";
+                text = text + line + "\n";
+            }
+        }
+    }
+    text
 }
 
 impl Check for GoldenFile {

@@ -60,9 +60,7 @@ impl References {
         let candidates = self.candidates(&facts, subject.case);
         for candidate in candidates.iter().filter(|c| c.unknown.is_empty() && c.entry.disputed.is_none()) {
             for metric in [Metric::TimeUs, Metric::BusbwGbs] {
-                if let Some(range) = candidate.entry.range(metric, subject.bytes)
-                    && (range.lower.is_some() || range.upper.is_some())
-                {
+                if let Some(range) = candidate.entry.range(metric, subject.bytes) {
                     return verdict(subject, candidate, &range);
                 }
             }

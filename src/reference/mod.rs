@@ -4,9 +4,12 @@
 //! are part of the binary, others come with `--reference`. [`References::judge`] picks the entry that fits a case best and
 //! compares. Only an entry whose provenance is `measured` can fail a case; what was published elsewhere only warns.
 //!
+//! [`bless`] makes such a file of results.
+//!
 //! The format and the rules in full, with the reasons: `docs/references.md`.
 
 mod algorithm;
+pub mod bless;
 mod checked;
 mod choice;
 mod curve;

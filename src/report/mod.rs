@@ -15,7 +15,7 @@ mod text;
 #[cfg(test)]
 mod sample;
 
-pub use file::CannotWrite;
+pub use file::{CannotWrite, WholeFile};
 pub use pipe::Pipe;
 
 use crate::run::event::Consumer;
