@@ -449,17 +449,21 @@ mod tests {
     /// The bound is for a build without optimisation on a busy machine; what it really is, the test prints.
     #[test]
     fn counting_a_launch_costs_next_to_nothing() {
-        const TIMES: u32 = 1_000_000;
+        const TIMES: u32 = 1_000;
         let log = Log::allocate();
         let mut recorder = recorder(&log);
         recorder.synchronous = true;
         log.begin(1, "");
         recorder.begin_batch(&[], false);
-        let start = Instant::now();
-        (0..TIMES).for_each(|_| recorder.count(|_| Ok(())).unwrap());
-        let each = start.elapsed().as_secs_f64() * 1e9 / f64::from(TIMES);
+        let mut time = || {
+            let start = Instant::now();
+            (0..TIMES).for_each(|_| recorder.count(|_| Ok(())).unwrap());
+            start.elapsed().as_secs_f64() * 1e9 / f64::from(TIMES)
+        };
+        // the best, so that it does not matter what else runs
+        let each = (0..100).map(|_| time()).fold(f64::MAX, f64::min);
         println!("{each:.1} ns a launch counted");
-        assert!(each < 1000.0, "{each} ns");
+        assert!(each < 500.0, "{each} ns");
     }
 
     /// The same.
