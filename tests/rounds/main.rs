@@ -52,7 +52,7 @@ fn request(case: &Case, ranks: u32, epoch: u64) -> Request {
 }
 
 fn assembled(request: &Request, reports: &[Report]) -> CaseResult {
-    assemble(&request.case, request.ranks, reports, &|_, _| String::new())
+    assemble(&request.case, request.ranks, reports, &|_, _| None)
 }
 
 /// Runs one case on a fresh team.
