@@ -43,12 +43,16 @@ fn a_flipped_bit_is_reported_with_its_rank_and_index_for_every_dtype() {
     assert_eq!(cases.len(), 24);
     for case in cases {
         assert_eq!((&case["outcome"], &case["kind"]), (&"fail".into(), &"data".into()), "{case}");
+        let message = case["message"].as_str().unwrap();
+        assert!(message.lines().all(|line| line.ends_with("place: 1 wrong element on rank 1")), "{message}");
         for placement in case["placements"].as_array().unwrap() {
             assert_eq!(placement["wrong"], 1, "{case}");
             assert_eq!(placement["first_wrong"]["rank"], 1, "{case}");
             assert_eq!(placement["first_wrong"]["index"], 100, "{case}");
+            // each fact once: the element's number and values have fields of their own
             let explanation = placement["first_wrong"]["explanation"].as_str().unwrap();
-            assert!(!explanation.is_empty(), "{case}");
+            assert!(!explanation.is_empty() && !explanation.contains("element"), "{case}");
+            assert_eq!(placement["first_wrong"].get("ranges"), None, "{case}");
         }
     }
 }
@@ -58,6 +62,15 @@ fn what_does_not_fit_in_memory_is_skipped_and_the_rest_runs() {
     let (code, stdout, stderr) = host(&["all_reduce::sum::float::8B", "all_reduce::sum::float::64TiB"]);
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     assert!(stdout.contains("does not fit in memory") && stdout.contains("1 passed; 0 failed; 1 skipped"), "{stdout}");
+}
+
+/// More than 2^31 and 2^32 elements: for GPUs that hold them.
+#[test]
+fn what_is_made_for_a_gpus_memory_is_skipped_on_the_host_with_what_it_needs() {
+    let (code, stdout, stderr) = host(&["--suite", "stress", "4294967299B", "all_reduce::sum::float::8B@sync"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains("needs 8.000 GiB on each rank") && stdout.contains(" GiB are free for it"), "{stdout}");
+    assert!(stdout.contains("all_gather::none::int8::4294967299B@odd ... skipped"), "{stdout}");
 }
 
 #[test]

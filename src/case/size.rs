@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn printing_reads_back() {
-        for bytes in [1, 8, 1000, 1024, 1536, 1 << 20, 3 << 20, 1 << 30, (1 << 40) + 8, 1 << 45] {
+        for bytes in [1, 8, 1000, 1024, 1536, 1 << 20, 3 << 20, 1 << 30, (1 << 32) + 3, (1 << 40) + 8, 1 << 45] {
             assert_eq!(Bytes(bytes).to_string().parse::<Bytes>(), Ok(Bytes(bytes)));
         }
         assert_eq!(Bytes(65536).to_string(), "64KiB");

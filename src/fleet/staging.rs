@@ -215,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn more_than_2_to_the_32_elements_are_laid_out_in_full() {
+        let bytes = (1u64 << 32) + 3;
+        let s = staging(&format!("all_reduce::sum::int8::{bytes}B"), 2, 1, Placement::OutOfPlace);
+        assert_eq!((s.send_bytes, s.recv_bytes, s.outputs(), s.survives[0].len), (bytes, bytes, bytes, bytes));
+        let s = staging(&format!("all_gather::none::int8::{bytes}B@odd"), 2, 1, Placement::InPlace);
+        assert_eq!((s.output[1].start, s.output[1].len), (bytes / 2, bytes / 2));
+        let s = staging("reduce_scatter::sum::double::64GiB", 3, 2, Placement::InPlace);
+        let kept: u64 = s.survives.iter().map(|p| p.len).sum();
+        assert!(s.outputs() + kept == s.before[0].len && s.output[0].start > 1 << 32);
+    }
+
+    #[test]
     fn there_is_no_in_place_alltoall() {
         assert!(Staging::new(&"alltoall::none::float::64B".parse().unwrap(), 4, 0, Placement::InPlace).is_none());
     }

@@ -396,3 +396,24 @@ fn the_recipe_of_a_case_is_that_of_its_variants() {
         assert_eq!((before.data, before.epoch), (plan.data, 1));
     }
 }
+
+/// Indices are 64 bits wide everywhere: elements that agree in their lower 31, 32, 33 or 34 bits are independent.
+#[test]
+fn elements_far_apart_are_not_the_same() {
+    for (op, dtype, ranks, plan) in plans().filter(|(_, _, ranks, _)| [1, 3, 8].contains(ranks)) {
+        let copy = Plan::new(42, Primitive::AllGather, None, dtype, ranks, 0);
+        // a multiple of the ranks, so that roles are the same
+        let roles = |distance: u64| distance * u64::from(ranks);
+        for distance in [31, 32, 33, 34, 35].map(|power| roles(1u64 << power)) {
+            let differ = |value: &dyn Fn(u64) -> u64| (0..64).filter(|&i| value(i) != value(i + distance)).count();
+            let context = format!("{op} {dtype} {ranks} ranks, {distance} apart");
+            assert!(differ(&|i| copy.input(ranks - 1, i)) > 48, "{context}: copied");
+            // averages of bytes over many ranks have few values
+            if plan.params().target_and != 0 {
+                assert!(differ(&|i| plan.reduced(i)) > 24, "{context}: reduced");
+            }
+            let inputs = differ(&|i| (0..ranks).fold(0, |all, rank| all ^ plan.input(rank, i).rotate_left(rank)));
+            assert!(inputs > 24, "{context}: inputs");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::run::event::{Consumer, Event};
 use crate::run::result::{Assertion, CaseResult, Outcome, PlacementResult};
 
 /// The header's fields. Times are in microseconds, bandwidths in GB/s (1e9), `duration_s` in seconds.
-const COLUMNS: [&str; 37] = [
+const COLUMNS: [&str; 38] = [
     "name",
     "primitive",
     "op",
@@ -42,6 +42,7 @@ const COLUMNS: [&str; 37] = [
     "first_wrong_index",
     "expected",
     "actual",
+    "ranges",
     "explanation",
     "assertion",
     "lower_gbs",
@@ -138,6 +139,7 @@ fn fields(case: &CaseResult, placement: Option<&PlacementResult>) -> [String; CO
         text(first.map(|f| f.index)),
         text(first.map(|f| &f.expected)),
         text(first.map(|f| &f.actual)),
+        text(first.map(|f| &f.ranges)),
         text(first.map(|f| &f.explanation)),
         assertion.to_owned(),
         number(case.reference.lower_gbs),
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(
             text.lines().nth(1).unwrap(),
             "all_reduce::sum::float::8B,all_reduce,sum,float,8,2,2,-1,,pass,,out-of-place,27.29,27,29,30.5,25,31,0.04,\
-             20,0.5,0.5,0,,,,,,unasserted,,,,,,,,0.125"
+             20,0.5,0.5,0,,,,,,,unasserted,,,,,,,,0.125"
         );
     }
 
@@ -237,7 +239,7 @@ mod tests {
         let mut case = sample::hang();
         case.message = sample::HOSTILE.into();
         let rows = read(&written(&[case]));
-        assert_eq!(rows[1][35], sample::HOSTILE.replace('\0', "\u{fffd}"));
+        assert_eq!(rows[1][36], sample::HOSTILE.replace('\0', "\u{fffd}"));
     }
 
     #[test]

@@ -5,15 +5,31 @@ use std::fmt::Write;
 use super::text::{clean_within, one_line};
 use crate::run::result::{Assertion, CaseResult, FailKind, Judgement, Outcome, PlacementResult};
 
-/// Everything needed to act on a failure, over several lines; the message takes at most about `limit` bytes of it.
+/// What to do about wrong data. Rerunning keeps the seed, and so the inputs.
+const NEXT: &str = "next: run it alone with --repeat 10; the same elements again speak for software, others for a race \
+                    or a device";
+
+/// Everything needed to act on a failure, over several lines, each fact once; the message takes at most about `limit`
+/// bytes of it.
+///
+/// A line of the message that counts a placement's wrong elements is followed by what is known of them.
 pub fn failure(case: &CaseResult, limit: usize) -> String {
     let mut text = String::new();
-    if !case.message.trim().is_empty() {
-        text.push_str(&clean_within(case.message.trim_end(), limit));
-        text.push('\n');
+    let mut open: Vec<&PlacementResult> = case.placements.iter().filter(|p| p.wrong.is_some_and(|n| n > 0)).collect();
+    let message = clean_within(case.message.trim_end(), limit);
+    for line in message.lines() {
+        let _ = writeln!(text, "{line}");
+        if let Some(at) = open.iter().position(|p| counts(line, p)) {
+            let placement = open.remove(at);
+            details(&mut text, placement, names_rank(line, placement));
+        }
     }
-    for placement in &case.placements {
-        wrong(&mut text, placement);
+    for placement in open {
+        let _ = writeln!(text, "{}: {}", place(placement), count(placement));
+        details(&mut text, placement, false);
+    }
+    if case.kind == Some(FailKind::Data) {
+        let _ = writeln!(text, "{NEXT}");
     }
     if judged(case) {
         for placement in &case.placements {
@@ -44,20 +60,39 @@ pub fn failure(case: &CaseResult, limit: usize) -> String {
     text
 }
 
-fn wrong(text: &mut String, placement: &PlacementResult) {
-    let count = match placement.wrong {
-        None | Some(0) => return,
-        Some(1) => "1 wrong element".to_owned(),
-        Some(n) => format!("{n} wrong elements"),
-    };
-    let _ = writeln!(text, "{}: {count}", place(placement));
-    if let Some(first) = &placement.first_wrong {
-        let _ = writeln!(text, "  first at rank {}, index {}", first.rank, first.index);
-        let _ = writeln!(text, "  expected {}", one_line(&first.expected, 200));
-        let _ = writeln!(text, "  actual   {}", one_line(&first.actual, 200));
-        if !first.explanation.is_empty() {
-            let _ = writeln!(text, "  {}", one_line(&first.explanation, 1000));
-        }
+/// Whether a line of the message is the one that counts this placement's wrong elements.
+fn counts(line: &str, placement: &PlacementResult) -> bool {
+    let rest = line.strip_prefix(place(placement));
+    rest.is_some_and(|rest| rest.starts_with([':', ',']) && rest.contains(&format!(" {}", count(placement))))
+}
+
+/// `3 wrong elements`.
+fn count(placement: &PlacementResult) -> String {
+    match placement.wrong.unwrap_or(0) {
+        1 => "1 wrong element".to_owned(),
+        n => format!("{n} wrong elements"),
+    }
+}
+
+/// Whether a line says already whose output is wrong: there is one such rank.
+fn names_rank(line: &str, placement: &PlacementResult) -> bool {
+    placement.first_wrong.as_ref().is_some_and(|first| line.ends_with(&format!(" on rank {}", first.rank)))
+}
+
+/// Of the first rank that has wrong elements: where they are, what the first one is, and what they turn out to be.
+fn details(text: &mut String, placement: &PlacementResult, rank_is_known: bool) {
+    let Some(first) = &placement.first_wrong else { return };
+    let rank = if rank_is_known { String::new() } else { format!("rank {}, ", first.rank) };
+    let mut index = format!("{rank}index {}", first.index);
+    if !first.ranges.is_empty() {
+        let _ = writeln!(text, "  where     {rank}{}", one_line(&first.ranges, 500));
+        index = format!("index {}", first.index);
+    }
+    let _ = writeln!(text, "  first     {index}");
+    let _ = writeln!(text, "  expected  {}", one_line(&first.expected, 200));
+    let _ = writeln!(text, "  actual    {}", one_line(&first.actual, 200));
+    if !first.explanation.is_empty() {
+        let _ = writeln!(text, "  likely    {}", one_line(&first.explanation, 1000));
     }
 }
 
@@ -183,11 +218,33 @@ mod tests {
         let text = failure(&sample::wrong(), 1000);
         assert_eq!(
             text,
-            "out-of-place: 3 wrong elements\n  first at rank 1, index 4711\n  expected 1.5 (0x3fc00000)\n  \
-             actual   3 (0x40400000)\n  rank 0's contribution twice\n\
-             1048576 bytes, 262144 elements, 2 ranks; ran RING/SIMPLE on 24 channels\n"
+            format!(
+                "out-of-place: 3 wrong elements on rank 1\n  where     elements 4711 to 4713\n  first     index 4711\n  \
+                 expected  1.5 (0x3fc00000)\n  actual    3 (0x40400000)\n  likely    rank 0's contribution counts twice \
+                 (all 3)\n{NEXT}\n1048576 bytes, 262144 elements, 2 ranks; ran RING/SIMPLE on 24 channels\n"
+            )
         );
-        assert_eq!(reason(&sample::wrong()), "3 wrong elements out-of-place, first at rank 1, index 4711");
+        assert_eq!(reason(&sample::wrong()), "out-of-place: 3 wrong elements on rank 1");
+        let mut mute = sample::wrong();
+        mute.message.clear();
+        let elsewhere = text.replace(" on rank 1\n", "\n").replace("where     ", "where     rank 1, ");
+        assert_eq!(failure(&mute, 1000), elsewhere);
+        assert_eq!(reason(&mute), "3 wrong elements out-of-place, first at rank 1, index 4711");
+    }
+
+    /// A count is said once, whatever else the message says.
+    #[test]
+    fn lines_of_a_message_keep_their_order_and_details_follow_their_count() {
+        let mut case = sample::wrong();
+        case.message =
+            "out-of-place, round 3 of 8 of the pipeline: 3 wrong elements on ranks 1 (2), 2 (1)\nout-of-place: \
+                        rank 1 wrote outside its receive buffer"
+                .into();
+        let text = failure(&case, 1000);
+        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} in {text}"));
+        assert!(at("round 3 of 8") < at("index 4711") && at("index 4711") < at("wrote outside"), "{text}");
+        assert_eq!(text.matches("wrong element").count(), 1, "{text}");
+        assert_eq!(text.matches("4711").count(), 2, "{text}");
     }
 
     #[test]

@@ -63,8 +63,10 @@ pub fn wrong() -> CaseResult {
         index: 4711,
         expected: "1.5 (0x3fc00000)".into(),
         actual: "3 (0x40400000)".into(),
-        explanation: "rank 0's contribution twice".into(),
+        ranges: "elements 4711 to 4713".into(),
+        explanation: "rank 0's contribution counts twice (all 3)".into(),
     });
+    case.message = "out-of-place: 3 wrong elements on rank 1".into();
     case.path = Some(Path { algo: "RING".into(), proto: "SIMPLE".into(), channels: 24 });
     case
 }

@@ -282,7 +282,7 @@ mod tests {
     fn wrong_elements_are_out_of_bounds_values() {
         let text = shown(&[sample::wrong()]);
         assert!(text.contains("       3    28.19"), "{text}");
-        assert!(text.contains("# FAILED all_reduce::sum::float::1MiB (data): 3 wrong elements"));
+        assert!(text.contains("# FAILED all_reduce::sum::float::1MiB (data): out-of-place: 3 wrong elements"));
         assert!(text.contains("# Out of bounds values : 3 FAILED\n"));
     }
 

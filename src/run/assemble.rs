@@ -7,6 +7,7 @@ use crate::case::Case;
 use crate::fleet::inquest::{Cause, Findings};
 use crate::fleet::protocol::{Measured, Report};
 use crate::measure::{bandwidth, stats};
+use crate::oracle::forensics::Explanation;
 use crate::oracle::show;
 
 /// A result without figures: the frame that outcomes are put into.
@@ -46,7 +47,7 @@ pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'
             .collect();
         if !measured.is_empty() && measured.len() == reports.len() {
             let figures = figures(case, ranks, placement, &measured, explain);
-            wrong.extend(wrong_line(&figures, &measured));
+            wrong.extend(wrong_line(&measured));
             result.placements.push(figures);
         }
     }
@@ -73,7 +74,7 @@ pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'
 }
 
 /// Tells what the wrong elements of one rank's output are.
-pub type Explain<'a> = dyn Fn(u32, &Measured) -> String + 'a;
+pub type Explain<'a> = dyn Fn(u32, &Measured) -> Option<Explanation> + 'a;
 
 fn figures(
     case: &Case,
@@ -93,13 +94,18 @@ fn figures(
     let checked = measured.iter().any(|(_, m)| m.output.is_some());
     let wrong = measured.iter().filter_map(|(_, m)| m.output.as_ref()).map(|v| v.wrong).sum();
     let first_wrong = measured.iter().find_map(|(rank, m)| {
-        let first = m.output.as_ref()?.first?;
+        let verdict = m.output.as_ref()?;
+        let first = verdict.first?;
+        let explanation = explain(*rank, m);
+        // of one element the index says it all
+        let ranges = explanation.as_ref().filter(|_| verdict.wrong > 1).map(|e| e.shape.to_string());
         Some(FirstWrong {
             rank: *rank,
             index: first.index,
             expected: show(m.occasion.dtype, first.expected),
             actual: show(m.occasion.dtype, first.actual),
-            explanation: explain(*rank, m),
+            ranges: ranges.unwrap_or_default(),
+            explanation: explanation.map(|e| e.to_string()).unwrap_or_default(),
         })
     });
     PlacementResult {
@@ -120,13 +126,26 @@ fn place(m: &Measured) -> String {
     if occasion.is_empty() { place.to_owned() } else { format!("{place}, {occasion}") }
 }
 
-/// The wrong elements of one placement, on the occasion on which the first rank that has any saw them.
-fn wrong_line(p: &PlacementResult, measured: &[(u32, &Measured)]) -> Option<String> {
-    let wrong = p.wrong.filter(|w| *w > 0)?;
-    let (_, m) = measured.iter().find(|(_, m)| m.output.as_ref().is_some_and(|v| v.wrong > 0))?;
-    let rank =
-        p.first_wrong.as_ref().map_or(String::new(), |f| format!(", first on rank {} at index {}", f.rank, f.index));
-    Some(format!("{}: {wrong} wrong element{}{rank}", place(m), if wrong == 1 { "" } else { "s" }))
+/// Ranks with wrong elements that are named one by one.
+const NAMED: usize = 8;
+
+/// How many wrong elements one placement has on which ranks, on the occasion on which the first of these saw them.
+fn wrong_line(measured: &[(u32, &Measured)]) -> Option<String> {
+    let wrong = |m: &Measured| m.output.as_ref().map_or(0, |verdict| verdict.wrong);
+    let hit: Vec<(u32, u64)> = measured.iter().map(|(rank, m)| (*rank, wrong(m))).filter(|(_, n)| *n > 0).collect();
+    let (_, first) = measured.iter().find(|(_, m)| wrong(m) > 0)?;
+    let total: u64 = hit.iter().map(|(_, n)| n).sum();
+    let on = match hit[..] {
+        [(rank, _)] => format!("rank {rank}"),
+        _ if hit.len() == measured.len() => format!("all {} ranks", hit.len()),
+        _ => {
+            let named: Vec<String> = hit.iter().take(NAMED).map(|(rank, n)| format!("{rank} ({n})")).collect();
+            let more = hit.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("ranks {}{more}", named.join(", "))
+        }
+    };
+    Some(format!("{}: {total} wrong element{} on {on}", place(first), if total == 1 { "" } else { "s" }))
 }
 
 /// Damage beside the output: a send buffer, an untouched region or a guard zone that was written to.

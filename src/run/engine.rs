@@ -360,8 +360,8 @@ impl Session {
     fn too_large(&self, case: &Case) -> Option<String> {
         let limit = self.backend.memory_per_rank()?;
         let needed = footprint(case, self.environment.ranks);
-        (needed > limit)
-            .then(|| format!("does not fit in memory: needs {needed} bytes on each rank, {limit} are free for it"))
+        let (needs, free) = (gib(needed), gib(limit));
+        (needed > limit).then(|| format!("does not fit in memory: needs {needs} on each rank, {free} are free for it"))
     }
 
     /// A team whose communicator is made as the case wants it.
@@ -425,4 +425,9 @@ impl Session {
             result.message = message;
         }
     }
+}
+
+/// A size for people, so that what is needed and what there is differ in print if they do in fact: `8.001 GiB`.
+fn gib(bytes: u64) -> String {
+    format!("{:.3} GiB", bytes as f64 / f64::from(1 << 30))
 }

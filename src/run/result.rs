@@ -153,7 +153,10 @@ pub struct FirstWrong {
     pub expected: String,
     /// Likewise.
     pub actual: String,
-    /// What it is, as far as the oracle can tell.
+    /// Where this rank's wrong elements lie, as `elements 4096 to 4127, up to a multiple of 128B`; empty where it is alone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ranges: String,
+    /// What they are, as far as the oracle can tell, and how many of them that covers: `never written (all 32)`.
     pub explanation: String,
 }
 

@@ -85,7 +85,7 @@ fn the_smoke_suite_has_every_primitive_op_and_dtype_with_roots_and_odd_counts() 
 fn the_stress_suite_has_every_way_of_launching_on_every_primitive_and_ends_in_reasonable_time() {
     use crate::case::Variant::*;
     let cases = Suite::find("stress").expect("embedded").cases(&SizeOverride::default()).expect("not too many");
-    assert!((500..1750).contains(&cases.len()), "{}", cases.len());
+    assert!((500..2100).contains(&cases.len()), "{}", cases.len());
     for primitive in Primitive::ALL {
         let has = |variants: &[Variant]| {
             cases.iter().any(|c| c.primitive == primitive && variants.iter().all(|v| c.variants.contains(v)))

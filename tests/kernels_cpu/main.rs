@@ -4,6 +4,7 @@
 //! `COLLCHECK_REQUIRE_CC=1`.
 
 mod arithmetic;
+mod large;
 mod library;
 mod regions;
 

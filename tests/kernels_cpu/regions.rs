@@ -13,17 +13,28 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::library::{CXX, compile};
 use super::{plans, unmasked};
 
-type Kernel = unsafe extern "C" fn(Params, Job, *mut Outcome);
+pub type Kernel = unsafe extern "C" fn(Params, Job, *mut Outcome);
 type LaunchGuard = unsafe extern "C" fn(u32, u64, u64, u32, *mut Outcome);
 type Launch = unsafe extern "C" fn(Kernel, u32, *const Params, *const Job, *mut Outcome);
 
 /// The kernels, compiled once for all tests. They run one at a time.
-struct Device(Library, Mutex<()>);
+pub struct Device(Library, Mutex<()>);
 
 impl Device {
-    fn new() -> Option<&'static Device> {
+    pub fn new() -> Option<&'static Device> {
         static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
         DEVICE.get_or_init(|| Some(Device(compile(&CXX, "kernels.cpp")?, Mutex::new(())))).as_ref()
+    }
+
+    /// What the source gives this name; callers state its type.
+    pub fn symbol<T>(&self, name: &str) -> Symbol<'_, T> {
+        // SAFETY: each caller names the type that the source has, beside its use.
+        unsafe { self.0.get(name.as_bytes()) }.unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// Held while kernels run.
+    pub fn alone(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.1.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn launch(&self, name: &str, blocks: u32, p: &Params, job: &Job, outcome: &mut Outcome) {

@@ -55,7 +55,7 @@ fn request(case: &Case, ranks: u32, epoch: u64) -> Request {
 }
 
 fn assembled(request: &Request, reports: &[Report]) -> CaseResult {
-    assemble(&request.case, request.ranks, reports, &|_, _| String::new())
+    assemble(&request.case, request.ranks, reports, &|_, _| None)
 }
 
 /// Far more than any case here takes.

@@ -117,6 +117,9 @@ impl HostBackend {
     }
 }
 
+/// Bytes that one rank's buffers take at most: what is made for a GPU's memory would keep processors busy for minutes.
+const MOST_MEMORY: u64 = 4 << 30;
+
 impl Backend for HostBackend {
     fn environment(&self) -> Environment {
         let processor = machine::processor();
@@ -139,9 +142,10 @@ impl Backend for HostBackend {
         }
     }
 
-    /// Half of this rank's share of what is free.
+    /// Half of this rank's share of what is free, and at most [`MOST_MEMORY`].
     fn memory_per_rank(&self) -> Option<u64> {
-        Some(machine::available_memory()? / u64::from(self.ranks) / 2)
+        let share = machine::available_memory().map(|free| free / u64::from(self.ranks) / 2);
+        Some(share.unwrap_or(u64::MAX).min(MOST_MEMORY))
     }
 
     fn recipe(&self, making: &Making) -> Result<Recipe, Opening> {

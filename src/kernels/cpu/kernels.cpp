@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <sys/mman.h>
 
 #define __device__
 #define __global__
@@ -71,4 +72,26 @@ extern "C" void collcheck_launch(void (*kernel)(Params, Job, Outcome *), u32 blo
 extern "C" void collcheck_launch_guard(u32 blocks, u64 ptr, u64 len, u32 byte, Outcome *out)
 {
     launch(guard, blocks, ptr, len, byte, out);
+}
+
+// One block of a grid, for regions that are too large to walk.
+extern "C" void collcheck_launch_block(void (*kernel)(Params, Job, Outcome *), u32 blocks, u32 block, const Params *p,
+                                       const Job *job, Outcome *out)
+{
+    gridDim.x = blocks;
+    blockIdx.x = block;
+    for (threadIdx.x = 0; threadIdx.x < THREADS; threadIdx.x++)
+        kernel(*p, *job, out);
+}
+
+// Address space that takes memory where it is written to, or 0.
+extern "C" u64 collcheck_map(u64 bytes)
+{
+    void *base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return base == MAP_FAILED ? 0 : (u64)base;
+}
+
+extern "C" void collcheck_unmap(u64 base, u64 bytes)
+{
+    munmap((void *)base, bytes);
 }

@@ -3,8 +3,9 @@
 use super::candidate::Candidate;
 use super::clue::{Clue, Scene};
 use super::fault::Fault;
+use crate::case::FloatFormat;
 use crate::case::primitive::Source;
-use crate::oracle::combine::{Change, Element, contribution};
+use crate::oracle::combine::{Change, Element, Value, contribution};
 use crate::oracle::{Method, Plan};
 
 /// Clues that ranks are picked by, before all clues are tried.
@@ -99,11 +100,7 @@ impl<'a> Contributions<'a> {
     }
 
     /// Tries faults that put a value in a contribution's place on a few clues, and the best of them on all.
-    fn family(
-        &self,
-        faults: Vec<Fault>,
-        replacement: &dyn Fn(Fault, usize) -> Option<(u32, crate::oracle::combine::Value)>,
-    ) -> Vec<Candidate> {
+    fn family(&self, faults: Vec<Fault>, replacement: &dyn Fn(Fault, usize) -> Option<(u32, Value)>) -> Vec<Candidate> {
         let tried = faults.len() as f64;
         let explains = |fault: Fault, at: usize| {
             replacement(fault, at).is_some_and(|(rank, value)| self.explains(at, rank, Change::Replaced(value)))
@@ -123,11 +120,34 @@ impl<'a> Contributions<'a> {
     /// Whether the fault gives what was found.
     fn explains(&self, at: usize, rank: u32, change: Change) -> bool {
         let (Some(clue), Some(Some(element))) = (self.clues.get(at), self.elements.get(at)) else { return false };
-        // what is left of exact sums is exact, what is added to them depends on the order
-        let rounds = change != Change::Missing && self.plan.dtype().float().is_some();
-        let near = |code: u64| rounds && clue.actual.abs_diff(code) <= ROUNDING;
-        let results = element.changed(rank, change);
-        results.is_some_and(|results| results.codes().any(|code| near(code) || self.plan.accepts(clue.actual, code)))
+        // what is left of exact sums is exact, what is added to them depends on the order; a winner is never rounded
+        let adds = !matches!(self.plan.params().method, Method::FloatMin | Method::FloatMax);
+        let format = self.plan.dtype().float().filter(|_| adds && change != Change::Missing);
+        let near = |code: u64| {
+            let Some(format) = format else { return false };
+            clue.actual.abs_diff(code) <= ROUNDING || self.cancels(&format, clue.actual, code, element, change)
+        };
+        // a fault that leaves this element right, as a loser that counts twice, does not explain why it is wrong
+        let shows = |code: u64| !self.plan.accepts(code, clue.expected);
+        let gives = |code: u64| shows(code) && (near(code) || self.plan.accepts(clue.actual, code));
+        element.changed(rank, change).is_some_and(|results| results.codes().any(gives))
+    }
+
+    /// Whether a sum that nearly cancels may be off by that much: by last places of its largest part, not its own. Types of
+    /// less than 4 bytes have too few bits for that.
+    fn cancels(&self, format: &FloatFormat, actual: u64, code: u64, element: &Element<'_>, change: Change) -> bool {
+        let p = self.plan.params();
+        let sums = matches!(p.method, Method::FloatSum | Method::FloatAvg);
+        if !sums || p.width < 4 {
+            return false;
+        }
+        let replacement = if let Change::Replaced(value) = change { Some(value) } else { None };
+        let parts = element.parts().iter().copied().chain(replacement);
+        let largest = parts.map(|part| if let Value::Real(x) = part { x.abs() } else { 0.0 }).fold(0.0, f64::max);
+        let last_place = largest * 2f64.powi(1 - format.precision() as i32);
+        let width = 8 * p.width;
+        let off = (format.decode(actual, width) - format.decode(code, width)).abs();
+        off <= last_place * ROUNDING as f64 * f64::from(p.ranks).log2().max(1.0)
     }
 
     /// Some clues, spread over all.

@@ -23,9 +23,8 @@ pub use clue::Scene;
 pub use fault::Fault;
 pub use shape::Shape;
 
-use super::{Method, show};
-use crate::backend::{Verdict, Wrong};
-use crate::case::DType;
+use super::Method;
+use crate::backend::Verdict;
 use crate::case::primitive::Source;
 use candidate::Candidate;
 use clue::Clue;
@@ -56,10 +55,6 @@ pub struct Explanation {
     pub unexplained: usize,
     /// Where they lie.
     pub shape: Shape,
-    /// The first of them.
-    pub first: Option<Wrong>,
-    /// The element type.
-    pub dtype: DType,
 }
 
 /// Explains what a check found. `None` if it found nothing.
@@ -75,13 +70,7 @@ pub fn explain(scene: &Scene<'_>, verdict: &Verdict) -> Option<Explanation> {
     let shape = Shape::new(&sample, verdict.wrong, scene.plan.dtype().size(), end);
     let candidates = search(scene, &clues);
     let (findings, explained) = name(&candidates, &clues);
-    Some(Explanation {
-        findings,
-        unexplained: sample.len() - explained,
-        first: verdict.first.or(sample.first().copied()),
-        shape,
-        dtype: scene.plan.dtype(),
-    })
+    Some(Explanation { findings, unexplained: sample.len() - explained, shape })
 }
 
 /// Tries all faults, the likely ones first; where they leave nothing open, the long searches are spared.
@@ -131,30 +120,38 @@ fn name(candidates: &[Candidate], clues: &[Clue]) -> (Vec<Finding>, usize) {
     (findings, left.iter().filter(|left| !**left).count())
 }
 
+impl Explanation {
+    /// How many of the wrong elements a number of them is: `120 of 200 sampled`, or `all 32`.
+    fn share(&self, covers: usize) -> String {
+        let Shape { sampled, complete, .. } = self.shape;
+        match (covers < sampled, complete) {
+            (true, true) => format!("{covers} of {sampled}"),
+            (true, false) => format!("{covers} of {sampled} sampled"),
+            (false, true) => format!("all {covers}"),
+            (false, false) => format!("all {covers} sampled"),
+        }
+    }
+}
+
+/// Faults and what they cover: `never written (all 32)`. Where and what the wrong elements are is in other fields.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sampled = self.shape.sampled;
+        let alone = self.shape.wrong == 1;
         for (k, finding) in self.findings.iter().enumerate() {
             let separator = if k == 0 { "" } else { "; " };
             write!(f, "{separator}{}", finding.fault)?;
+            if !alone {
+                write!(f, " ({})", self.share(finding.covers))?;
+            }
             if !finding.alternatives.is_empty() {
                 let others: Vec<String> = finding.alternatives.iter().map(Fault::to_string).collect();
-                write!(f, " (or: {})", others.join("; or: "))?;
-            }
-            if finding.covers < sampled || !self.shape.complete {
-                write!(f, " [{} of {sampled} sampled]", finding.covers)?;
+                write!(f, ", or: {}", others.join(", or: "))?;
             }
         }
         match (self.findings.is_empty(), self.unexplained) {
-            (true, _) => write!(f, "unexplained")?,
-            (false, 0) => {}
-            (false, left) => write!(f, "; {left} of {sampled} sampled unexplained")?,
+            (true, _) => write!(f, "unexplained"),
+            (false, 0) => Ok(()),
+            (false, left) => write!(f, "; unexplained ({})", self.share(left)),
         }
-        write!(f, "; {}", self.shape)?;
-        if let Some(first) = self.first {
-            let (actual, expected) = (show(self.dtype, first.actual), show(self.dtype, first.expected));
-            write!(f, "; element {} is {actual}, not {expected}", first.index)?;
-        }
-        Ok(())
     }
 }

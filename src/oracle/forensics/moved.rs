@@ -10,10 +10,10 @@ use super::values::bits_of_values;
 /// Elements on either side that are searched one by one.
 const NEAR: i64 = 1 << 14;
 
-/// Clues that the search starts from.
-const PROBES: usize = 4;
+/// Clues that the search starts from: two of them may be of one half of swapped blocks by chance, hardly four.
+const PROBES: usize = 8;
 
-/// Shifts that are kept, at most.
+/// Shifts that are kept either way, at most.
 const KEPT: usize = 64;
 
 /// Every such fault.
@@ -57,10 +57,12 @@ fn shifts(scene: &Scene<'_>, clues: &[Clue]) -> Vec<Candidate> {
     let mut voted: Vec<(usize, i64)> = votes.into_iter().map(|(by, votes)| (votes, by)).collect();
     voted.sort_by_key(|(votes, by)| (std::cmp::Reverse(*votes), by.abs(), *by));
     let tried = (2 * NEAR) as f64 + usual.len() as f64;
-    voted
-        .into_iter()
-        .take(KEPT)
-        .map(|(_, by)| {
+    // with each its opposite: the other half of swapped blocks, which has probes of its own
+    let mut kept: Vec<i64> = voted.into_iter().take(KEPT).flat_map(|(_, by)| [by, -by]).collect();
+    kept.sort_by_key(|by| (by.abs(), *by));
+    kept.dedup();
+    kept.into_iter()
+        .map(|by| {
             let shifted = |clue: &Clue| is_shifted(scene, clue, by);
             Candidate::new(Fault::Shifted(by), clues, bits_of_values(scene), tried, shifted)
         })

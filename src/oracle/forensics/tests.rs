@@ -3,8 +3,9 @@
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
+use crate::backend::Wrong;
 use crate::case::primitive::{Primitive, Segment};
-use crate::case::{Kind, Op};
+use crate::case::{DType, Kind, Op};
 use crate::oracle::{Data, Plan};
 
 const START: u64 = 4096;
@@ -347,22 +348,22 @@ fn a_verdict_on_other_inputs_is_not_explained_away() {
     assert!(explain(&scene, &Verdict::default()).is_none());
 }
 
+/// What is wrong, and how much of it that covers; each fact once.
 #[test]
-fn the_text_says_fault_place_and_value() {
+fn the_text_says_faults_and_their_shares_and_the_shape_says_the_place() {
     let plan = plan(Some(Op::Sum), DType::Int32, 8);
     let segments = reduced();
     let scene = Scene { plan: &plan, segments: &segments, rank: 0 };
-    let found = explained(&scene, START..START + 32, |_, e| !e & 0xffff_ffff);
-    let first = found.first.unwrap();
-    let values = (show(DType::Int32, first.actual), show(DType::Int32, first.expected));
-    assert_eq!(
-        found.to_string(),
-        format!(
-            "never written; elements 4096 to 4127, from a multiple of 16KiB on, up to a multiple of 128B; element 4096 is \
-             {}, not {}",
-            values.0, values.1
-        )
-    );
+    let unwritten = |_, e: u64| !e & 0xffff_ffff;
+    let found = explained(&scene, START..START + 32, unwritten);
+    assert_eq!(found.to_string(), "never written (all 32)");
+    assert_eq!(found.shape.to_string(), "elements 4096 to 4127, from a multiple of 16KiB on, up to a multiple of 128B");
+    let alone = explained(&scene, START..START + 1, |_, e| e ^ 1 << 7);
+    assert_eq!(alone.to_string(), "bit 7 flipped");
+    let many = explained(&scene, START..START + 5000, unwritten);
+    assert_eq!(many.to_string(), "never written (all 256 sampled)");
+    let mixed = explained(&scene, START..START + 20, |i, e| if i < START + 15 { !e & 0xffff_ffff } else { i * i ^ e });
+    assert_eq!(mixed.to_string(), "never written (15 of 20); unexplained (5 of 20)");
 }
 
 #[test]
@@ -405,5 +406,30 @@ fn of_special_values_nothing_is_said_that_few_values_cannot_prove() {
             let nans = explained(&scene, START..START + 200, |_, _| p.sign - 1);
             assert!(nans.findings.iter().all(|f| f.fault == Fault::NotANumber), "{op} {dtype}: {nans}");
         }
+    }
+}
+
+/// Of buffers with more than 2^32 elements, faults at their ends and distances of that size.
+#[test]
+fn faults_beyond_2_to_the_32_are_named_with_place_and_distance() {
+    let len = (1u64 << 33) + 11;
+    for (op, dtype) in [(Op::Sum, DType::Int8), (Op::Max, DType::Half), (Op::Sum, DType::Double)] {
+        let plan = plan(Some(op), dtype, 5);
+        let segments = vec![Segment { start: 0, len, source: Source::Reduced { element: 0 } }];
+        let scene = Scene { plan: &plan, segments: &segments, rank: 3 };
+        let last = || len - 200..len;
+        let missing = explained(&scene, last(), |i, _| fold(&plan, op, i, |rank| u32::from(rank != 4)));
+        names(&missing, Fault::Missing(4), dtype.name());
+        assert!(missing.shape.first >= len - 200 && missing.shape.last < len, "{}", missing.shape);
+        // what a kernel gives that counts in 32 bits
+        for by in [-(1i64 << 32), -(1 << 31)] {
+            let wrapped = explained(&scene, last(), |i, _| plan.reduced(i.checked_add_signed(by).unwrap()));
+            names(&wrapped, Fault::Shifted(by), dtype.name());
+        }
+        let unwritten = explained(&scene, last(), |_, e| !e & dtype.mask());
+        assert_eq!(
+            unwritten.shape.to_string(),
+            format!("elements {} to {}, to the end of the buffer", len - 200, len - 1)
+        );
     }
 }
