@@ -1,6 +1,5 @@
 //! `collcheck run` from the outside, on the host backend: exit codes, reports, and bad input.
 
-#[allow(dead_code)] // shared with other test files
 mod cli_support;
 
 use std::fs;
