@@ -32,7 +32,7 @@ pub fn with(mut case: Case, variant: Variant) -> Case {
     case
 }
 
-/// Runs every rank on a thread of its own, and returns what they return, by rank.
+/// Runs every rank on a thread of its own, and returns what they return, by rank. Stations live until all have ended.
 pub fn on_all_ranks<T: Send>(backend: &HostBackend, work: impl Fn(u32, &mut HostStation) -> T + Sync) -> Vec<T> {
     let stations = backend.stations().unwrap();
     std::thread::scope(|scope| {
@@ -42,11 +42,12 @@ pub fn on_all_ranks<T: Send>(backend: &HostBackend, work: impl Fn(u32, &mut Host
             .map(|mut station| {
                 scope.spawn(move || {
                     station.enter().unwrap();
-                    work(station.ranks()[0], &mut station)
+                    (work(station.ranks()[0], &mut station), station)
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        ended.into_iter().map(|(result, _)| result).collect()
     })
 }
 

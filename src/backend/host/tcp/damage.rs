@@ -63,7 +63,8 @@ impl Damage {
     pub fn lose(&self, peer: u32, share: f64) -> Result<Damaged, CannotDamage> {
         let (way, lines) = self.way(peer, "lose packets of")?;
         way.set_lost(share);
-        self.strike(peer, &lines, Blow::Lose(share))
+        // a socket has one filter, and a cut way stays cut
+        self.strike(peer, &lines, if way.is_cut() { Blow::Cut } else { Blow::Lose(share) })
     }
 
     /// Resets all connections that there are, which both sides are told. Those made later are sound.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::KERNEL_BUFFER;
+use super::SEND_BUFFER;
 use crate::backend::RankError;
 use crate::backend::sockets::Connection;
 
@@ -28,7 +28,7 @@ impl Line {
         };
         let connect = || {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-            socket.set_send_buffer_size(KERNEL_BUFFER)?;
+            socket.set_send_buffer_size(SEND_BUFFER)?;
             socket.set_tcp_nodelay(true)?;
             socket.set_nonblocking(true)?;
             match socket.connect(&address.into()) {
