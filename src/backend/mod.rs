@@ -324,6 +324,11 @@ pub enum Recipe {
         /// Bytes of memory that all ranks share.
         bytes: u64,
     },
+    /// The host backend over connections, see [`host::HostBackend::connect`].
+    HostTcp {
+        /// Where ranks listen.
+        ip: std::net::IpAddr,
+    },
     /// NCCL, see [`nccl::process`].
     Nccl {
         /// The library.

@@ -36,6 +36,7 @@ mod wait;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use algorithms::Algorithm;
@@ -230,6 +231,9 @@ impl Backend for HostBackend {
     fn recipe(&self, making: &Making) -> Result<Recipe, Opening> {
         if let Some(what) = beyond(making) {
             return Err(Opening::Unsupported(format!("the host backend has no {what}")));
+        }
+        if self.transport == Transport::Tcp {
+            return Ok(Recipe::HostTcp { ip: Ipv4Addr::LOCALHOST.into() });
         }
         let bytes = Geometry::new(self.ranks as usize).bytes().and_then(|bytes| u64::try_from(bytes).ok());
         let bytes = bytes.ok_or_else(|| Unavailable("there is no memory for the channels".to_owned()))?;
