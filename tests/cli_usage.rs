@@ -16,7 +16,7 @@ fn bad_value(long: &str) -> &'static str {
         "dtype" => "float7",
         "min-bytes" | "max-bytes" => "1Q",
         "step-factor" => "1",
-        "backend" | "format" => "gpu",
+        "backend" | "format" | "host-transport" => "gpu",
         "layout" => "fibres",
         "ranks" | "ranks-per-gpu" | "ranks-per-thread" | "iters" | "repeat" => "0",
         "warmup" | "seed" => "x",
@@ -61,6 +61,7 @@ fn unknown_names_are_answered_by_the_known_ones() {
         (["list", "--suite", "smok"], "known are smoke, acceptance, stress"),
         (["run", "--backend", "gpu"], "[possible values: auto, host, nccl]"),
         (["run", "--format", "xml"], "[possible values: pretty, terse, json]"),
+        (["run", "--host-transport", "rdma"], "[possible values: shm, tcp]"),
         (["run", "--layout", "fibres"], "[possible values: threads, processes]"),
         (["run", "--ranks", "four"], "expected a whole number from 1 to 65536"),
         (["run", "--deadline", "2m"], "expected seconds, from 0.001 to 86400"),
@@ -77,6 +78,14 @@ fn unknown_names_are_answered_by_the_known_ones() {
         let said = refused(&args, &[]);
         assert!(said.contains(says), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn a_transport_of_the_host_backend_is_refused_for_nccl() {
+    let option = refused(&["run", "--backend", "nccl", "--host-transport", "shm"], &[]);
+    let twin = refused(&["run", "--backend", "nccl"], &[("COLLCHECK_HOST_TRANSPORT", "tcp")]);
+    assert!(option.contains("--host-transport is for the host backend"), "{option}");
+    assert_eq!(option, twin);
 }
 
 #[test]

@@ -91,8 +91,13 @@ fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Starts a case that runs for minutes and one that does not; returns once the first is under way.
 fn long(dir: &Path, deadline: &str) -> (Run, Vec<i32>) {
+    long_over("shm", dir, deadline)
+}
+
+fn long_over(transport: &str, dir: &Path, deadline: &str) -> (Run, Vec<i32>) {
     let cases = ["all_reduce::sum::float::1MiB", "broadcast::none::int8::8B"];
-    let run = Run::start(dir, &["--exact", cases[0], cases[1], "-n", "100000", "--deadline", deadline]);
+    let way = ["-n", "100000", "--deadline", deadline, "--host-transport", transport];
+    let run = Run::start(dir, &[&["--exact", cases[0], cases[1]], &way[..]].concat());
     within(Duration::from_secs(30), "workers that run", || {
         run.workers().len() == 3 && fs::read(dir.join("results.json.partial")).is_ok_and(|journal| !journal.is_empty())
     });
@@ -109,18 +114,27 @@ fn expect(case: &CaseResult, kind: FailKind, class: Class, rank: u32) {
 
 #[test]
 fn processes_run_what_threads_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let cases = ["--primitive", "all", "--dtype", "half", "--op", "sum,none", "-b", "8", "-e", "256K", "-n", "2"];
-    let (code, results) = Run::start(dir.path(), &cases).wait();
-    let failed: Vec<&CaseResult> = results.cases.iter().filter(|case| case.outcome == Outcome::Fail).collect();
-    assert_eq!((code, failed.first().map(|case| &case.message)), (Some(0), None));
-    assert!(results.summary.passed > 10, "{:?}", results.summary);
+    for (transport, link) in [("shm", "host"), ("tcp", "tcp")] {
+        let dir = tempfile::tempdir().unwrap();
+        let cases = ["--primitive", "all", "--dtype", "half", "--op", "sum,none", "-b", "8", "-e", "256K", "-n", "2"];
+        let (code, results) = Run::start(dir.path(), &[&cases[..], &["--host-transport", transport]].concat()).wait();
+        let failed: Vec<&CaseResult> = results.cases.iter().filter(|case| case.outcome == Outcome::Fail).collect();
+        assert_eq!((code, failed.first().map(|case| &case.message)), (Some(0), None));
+        assert!(results.summary.passed > 10, "{:?}", results.summary);
+        assert_eq!(results.environment.link, link);
+    }
 }
 
 #[test]
 fn a_killed_worker_is_a_crash_of_its_rank_and_the_next_case_runs() {
+    for transport in ["shm", "tcp"] {
+        a_killed_worker_over(transport);
+    }
+}
+
+fn a_killed_worker_over(transport: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let (mut run, workers) = long(dir.path(), "20");
+    let (mut run, workers) = long_over(transport, dir.path(), "20");
     send(workers[1], Signal::KILL);
     let (code, results) = run.wait();
     expect(&results.cases[0], FailKind::Crash, Class::ECrash, 1);

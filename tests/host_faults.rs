@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use collcheck::backend::host::{Direction, HostBackend, HostStation, Transfer};
 use collcheck::backend::{Backend, Buffer, Making, Placement, RankError, Station};
 use collcheck::case::{Case, DType, Op, Primitive, Variant};
-use host_support::{Findings, Trial, backend, case, need, on_all_ranks, with};
+use host_support::{Findings, TRANSPORTS, Trial, backend, case, need, on_all_ranks, over, with};
 
 /// Long enough for anything that ends to have ended on a busy machine, once all ranks are about to launch.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -63,41 +63,48 @@ fn launch_instead(
 
 #[test]
 fn an_abort_frees_every_rank_that_waits_for_an_absent_one() {
-    for primitive in Primitive::ALL {
-        let case = case(primitive, primitive.unit().reduces().then_some(Op::Sum), DType::Float, 2 << 20);
-        let (results, _) = aborted(&backend(4), |rank, station, ready| {
-            let trial = Trial::new(&case, 4, rank, Placement::OutOfPlace, 0);
-            trial.prepare(station).unwrap();
-            ready();
-            if rank == 1 { None } else { Some(trial.launch(station)) }
-        });
-        let stuck = results.iter().flatten().filter(|result| **result == Err(RankError::Aborted)).count();
-        assert!(stuck > 0, "{primitive}: {results:?}");
-        if primitive == Primitive::AllReduce {
-            assert_eq!(stuck, 3);
+    for transport in TRANSPORTS {
+        for primitive in Primitive::ALL {
+            let case = case(primitive, primitive.unit().reduces().then_some(Op::Sum), DType::Float, 2 << 20);
+            let (results, _) = aborted(&over(transport, 4), |rank, station, ready| {
+                let trial = Trial::new(&case, 4, rank, Placement::OutOfPlace, 0);
+                trial.prepare(station).unwrap();
+                ready();
+                if rank == 1 { None } else { Some(trial.launch(station)) }
+            });
+            let stuck = results.iter().flatten().filter(|result| **result == Err(RankError::Aborted)).count();
+            assert!(stuck > 0, "{primitive}: {results:?}");
+            if primitive == Primitive::AllReduce {
+                assert_eq!(stuck, 3);
+            }
         }
     }
 }
 
 #[test]
 fn an_aborted_communicator_stays_aborted_and_a_new_one_works() {
-    let backend = backend(2);
-    let case = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 64);
-    let (results, _) = aborted(&backend, |rank, station, ready| {
-        let trial = Trial::new(&case, 2, rank, Placement::OutOfPlace, 0);
-        ready();
-        let first = if rank == 0 { trial.run(station) } else { Err(RankError::Aborted) };
-        while !station.abort().raised() {
-            std::thread::yield_now();
+    for transport in TRANSPORTS {
+        let backend = over(transport, 2);
+        let case = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 64);
+        let (results, _) = aborted(&backend, |rank, station, ready| {
+            let trial = Trial::new(&case, 2, rank, Placement::OutOfPlace, 0);
+            ready();
+            let first = if rank == 0 { trial.run(station) } else { Err(RankError::Aborted) };
+            while !station.abort().raised() {
+                std::thread::yield_now();
+            }
+            (first, station.wait(), trial.launch(station))
+        });
+        for (first, wait, launch) in results {
+            assert_eq!(
+                (first, wait, launch),
+                (Err(RankError::Aborted), Err(RankError::Aborted), Err(RankError::Aborted))
+            );
         }
-        (first, station.wait(), trial.launch(station))
-    });
-    for (first, wait, launch) in results {
-        assert_eq!((first, wait, launch), (Err(RankError::Aborted), Err(RankError::Aborted), Err(RankError::Aborted)));
+        let results =
+            on_all_ranks(&backend, |rank, station| Trial::new(&case, 2, rank, Placement::OutOfPlace, 0).run(station));
+        assert!(results.into_iter().all(|result| result == Ok(Findings::default())));
     }
-    let results =
-        on_all_ranks(&backend, |rank, station| Trial::new(&case, 2, rank, Placement::OutOfPlace, 0).run(station));
-    assert!(results.into_iter().all(|result| result == Ok(Findings::default())));
 }
 
 fn send(peer: u32, bytes: u64) -> Transfer {
@@ -110,46 +117,53 @@ fn recv(peer: u32, bytes: u64) -> Transfer {
 
 #[test]
 fn a_small_send_that_nobody_receives_passes_silently_and_a_large_one_blocks() {
-    let backend = backend(2);
-    let capacity = backend.channel_capacity();
-    for (bytes, blocks) in [(1, false), (capacity, false), (capacity + 1, true)] {
-        let (results, ended) = aborted(&backend, |rank, station, ready| {
-            station.prepare(&need(capacity + 1, capacity + 1)).unwrap();
-            ready();
-            if rank == 0 { station.exchange(&[send(1, bytes)]) } else { Ok(()) }
-        });
-        let expected = if blocks { (Err(RankError::Aborted), 1) } else { (Ok(()), 2) };
-        assert_eq!((results[0].clone(), ended), expected, "{bytes} bytes");
+    for transport in TRANSPORTS {
+        let backend = over(transport, 2);
+        let capacity = backend.channel_capacity();
+        let ceiling = backend.channel_ceiling();
+        for (bytes, blocks) in [(1, false), (capacity, false), (ceiling, true)] {
+            let (results, ended) = aborted(&backend, |rank, station, ready| {
+                station.prepare(&need(ceiling, ceiling)).unwrap();
+                ready();
+                if rank == 0 { station.exchange(&[send(1, bytes)]) } else { Ok(()) }
+            });
+            let expected = if blocks { (Err(RankError::Aborted), 1) } else { (Ok(()), 2) };
+            assert_eq!((results[0].clone(), ended), expected, "{bytes} bytes");
+        }
     }
 }
 
 #[test]
 fn a_receive_that_nobody_serves_blocks() {
-    let (results, ended) = aborted(&backend(2), |rank, station, ready| {
-        station.prepare(&need(16, 16)).unwrap();
-        ready();
-        if rank == 0 { station.exchange(&[recv(1, 1)]) } else { Ok(()) }
-    });
-    assert_eq!((results, ended), (vec![Err(RankError::Aborted), Ok(())], 1));
+    for transport in TRANSPORTS {
+        let (results, ended) = aborted(&over(transport, 2), |rank, station, ready| {
+            station.prepare(&need(16, 16)).unwrap();
+            ready();
+            if rank == 0 { station.exchange(&[recv(1, 1)]) } else { Ok(()) }
+        });
+        assert_eq!((results, ended), (vec![Err(RankError::Aborted), Ok(())], 1));
+    }
 }
 
 /// The next collective over other channels is right; the next one between the same two ranks is not.
 #[test]
 fn an_unpaired_send_spoils_later_traffic_between_the_pair_and_nothing_else() {
-    let all_reduce = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 4096);
-    let sendrecv = case(Primitive::Sendrecv, None, DType::Float, 4096);
-    let results = on_all_ranks(&backend(3), |rank, station| {
-        station.prepare(&need(64, 64)).unwrap();
-        if rank == 0 {
-            station.exchange(&[send(1, 64)]).unwrap();
+    for transport in TRANSPORTS {
+        let all_reduce = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 4096);
+        let sendrecv = case(Primitive::Sendrecv, None, DType::Float, 4096);
+        let results = on_all_ranks(&over(transport, 3), |rank, station| {
+            station.prepare(&need(64, 64)).unwrap();
+            if rank == 0 {
+                station.exchange(&[send(1, 64)]).unwrap();
+            }
+            let mut check =
+                |case: &Case, epoch| Trial::new(case, 3, rank, Placement::OutOfPlace, epoch).run(station).unwrap();
+            (check(&all_reduce, 1), check(&sendrecv, 2))
+        });
+        for (rank, (reduced, received)) in results.iter().enumerate() {
+            assert_eq!(*reduced, Findings::default());
+            assert_eq!(received.output.wrong > 0, rank == 1, "rank {rank}: {received:?}");
         }
-        let mut check =
-            |case: &Case, epoch| Trial::new(case, 3, rank, Placement::OutOfPlace, epoch).run(station).unwrap();
-        (check(&all_reduce, 1), check(&sendrecv, 2))
-    });
-    for (rank, (reduced, received)) in results.iter().enumerate() {
-        assert_eq!(*reduced, Findings::default());
-        assert_eq!(received.output.wrong > 0, rank == 1, "rank {rank}: {received:?}");
     }
 }
 
@@ -157,31 +171,45 @@ fn an_unpaired_send_spoils_later_traffic_between_the_pair_and_nothing_else() {
 /// rank keeps to its own buffers.
 #[test]
 fn a_rank_that_disagrees_makes_it_hang_or_wrong_and_breaks_no_memory() {
-    let whole = |primitive: Primitive, op| case(primitive, op, DType::Float, 1 << 20);
-    let sum = Some(Op::Sum);
-    let all_reduce = whole(Primitive::AllReduce, sum);
-    let broadcast = whole(Primitive::Broadcast, None);
-    let disagreements = [
-        ("half the count", all_reduce.clone(), case(Primitive::AllReduce, sum, DType::Float, 1 << 19)),
-        ("one element less", all_reduce.clone(), case(Primitive::AllReduce, sum, DType::Float, (1 << 20) - 4)),
-        ("so few that it takes the tree", all_reduce.clone(), case(Primitive::AllReduce, sum, DType::Float, 1024)),
-        ("another op", all_reduce.clone(), whole(Primitive::AllReduce, Some(Op::Max))),
-        ("another type of the same bytes", all_reduce.clone(), case(Primitive::AllReduce, sum, DType::Int8, 1 << 20)),
-        ("another collective", all_reduce.clone(), whole(Primitive::AllGather, None)),
-        ("another root", broadcast.clone(), with(broadcast.clone(), Variant::Root(2))),
-        ("half of a block", whole(Primitive::AllGather, None), case(Primitive::AllGather, None, DType::Float, 1 << 19)),
-        ("half of a pair", whole(Primitive::Alltoall, None), case(Primitive::Alltoall, None, DType::Float, 1 << 19)),
-    ];
-    for (what, agreed, other) in disagreements {
-        let (results, ended) = aborted(&backend(3), |rank, station, ready| {
-            launch_instead(station, rank, 3, &agreed, if rank == 1 { &other } else { &agreed }, ready)
-        });
-        let hung = ended < 3;
-        let wrong = results.iter().any(|(_, findings)| findings.output.wrong > 0);
-        assert!(hung || wrong, "{what}: nothing happened");
-        for (result, findings) in &results {
-            assert!(matches!(result, Ok(()) | Err(RankError::Aborted)), "{what}: {result:?}");
-            assert_eq!((findings.guard, findings.input.wrong), (None, 0), "{what}");
+    for transport in TRANSPORTS {
+        let whole = |primitive: Primitive, op| case(primitive, op, DType::Float, 1 << 20);
+        let sum = Some(Op::Sum);
+        let all_reduce = whole(Primitive::AllReduce, sum);
+        let broadcast = whole(Primitive::Broadcast, None);
+        let disagreements = [
+            ("half the count", all_reduce.clone(), case(Primitive::AllReduce, sum, DType::Float, 1 << 19)),
+            ("one element less", all_reduce.clone(), case(Primitive::AllReduce, sum, DType::Float, (1 << 20) - 4)),
+            ("so few that it takes the tree", all_reduce.clone(), case(Primitive::AllReduce, sum, DType::Float, 1024)),
+            ("another op", all_reduce.clone(), whole(Primitive::AllReduce, Some(Op::Max))),
+            (
+                "another type of the same bytes",
+                all_reduce.clone(),
+                case(Primitive::AllReduce, sum, DType::Int8, 1 << 20),
+            ),
+            ("another collective", all_reduce.clone(), whole(Primitive::AllGather, None)),
+            ("another root", broadcast.clone(), with(broadcast.clone(), Variant::Root(2))),
+            (
+                "half of a block",
+                whole(Primitive::AllGather, None),
+                case(Primitive::AllGather, None, DType::Float, 1 << 19),
+            ),
+            (
+                "half of a pair",
+                whole(Primitive::Alltoall, None),
+                case(Primitive::Alltoall, None, DType::Float, 1 << 19),
+            ),
+        ];
+        for (what, agreed, other) in disagreements {
+            let (results, ended) = aborted(&over(transport, 3), |rank, station, ready| {
+                launch_instead(station, rank, 3, &agreed, if rank == 1 { &other } else { &agreed }, ready)
+            });
+            let hung = ended < 3;
+            let wrong = results.iter().any(|(_, findings)| findings.output.wrong > 0);
+            assert!(hung || wrong, "{what}: nothing happened");
+            for (result, findings) in &results {
+                assert!(matches!(result, Ok(()) | Err(RankError::Aborted)), "{what}: {result:?}");
+                assert_eq!((findings.guard, findings.input.wrong), (None, 0), "{what}");
+            }
         }
     }
 }
@@ -189,49 +217,56 @@ fn a_rank_that_disagrees_makes_it_hang_or_wrong_and_breaks_no_memory() {
 /// Types of different size: a rank waits for bytes that never come, or reads others' bytes as its own.
 #[test]
 fn ranks_in_different_order_hang_or_compute_nonsense() {
-    let first = case(Primitive::Reduce, Some(Op::Sum), DType::Float, 1 << 20);
-    let second = case(Primitive::Broadcast, None, DType::Float, 1 << 20);
-    let (results, ended) = aborted(&backend(4), |rank, station, ready| {
-        let order = if rank == 2 { [&second, &first] } else { [&first, &second] };
-        let mut wrong = 0;
-        ready();
-        for case in order {
-            match Trial::new(case, 4, rank, Placement::OutOfPlace, 0).run(station) {
-                Ok(findings) => wrong += findings.output.wrong,
-                Err(error) => return Err(error),
+    for transport in TRANSPORTS {
+        let first = case(Primitive::Reduce, Some(Op::Sum), DType::Float, 1 << 20);
+        let second = case(Primitive::Broadcast, None, DType::Float, 1 << 20);
+        let (results, ended) = aborted(&over(transport, 4), |rank, station, ready| {
+            let order = if rank == 2 { [&second, &first] } else { [&first, &second] };
+            let mut wrong = 0;
+            ready();
+            for case in order {
+                match Trial::new(case, 4, rank, Placement::OutOfPlace, 0).run(station) {
+                    Ok(findings) => wrong += findings.output.wrong,
+                    Err(error) => return Err(error),
+                }
             }
-        }
-        Ok(wrong)
-    });
-    assert!(ended < 4 || results.iter().any(|result| matches!(result, Ok(wrong) if *wrong > 0)), "{results:?}");
+            Ok(wrong)
+        });
+        assert!(ended < 4 || results.iter().any(|result| matches!(result, Ok(wrong) if *wrong > 0)), "{results:?}");
+    }
 }
 
 #[test]
-fn a_rank_whose_thread_has_ended_is_missed_by_the_others() {
-    let case = case(Primitive::AllGather, None, DType::Int32, 4096);
-    let (results, ended) = aborted(&backend(4), |rank, station, ready| {
-        let run =
-            |station: &mut HostStation, epoch| Trial::new(&case, 4, rank, Placement::OutOfPlace, epoch).run(station);
-        assert_eq!(run(station, 0), Ok(Findings::default()));
-        ready();
-        if rank == 3 { Err(RankError::Unsupported("left".into())) } else { run(station, 1) }
-    });
-    assert_eq!(ended, 1, "{results:?}");
-    assert!(results[..3].iter().all(|result| *result == Err(RankError::Aborted)));
+fn a_rank_that_does_no_more_is_missed_by_the_others() {
+    for transport in TRANSPORTS {
+        let case = case(Primitive::AllGather, None, DType::Int32, 4096);
+        let (results, ended) = aborted(&over(transport, 4), |rank, station, ready| {
+            let run = |station: &mut HostStation, epoch| {
+                Trial::new(&case, 4, rank, Placement::OutOfPlace, epoch).run(station)
+            };
+            assert_eq!(run(station, 0), Ok(Findings::default()));
+            ready();
+            if rank == 3 { Err(RankError::Unsupported("left".into())) } else { run(station, 1) }
+        });
+        assert_eq!(ended, 1, "{results:?}");
+        assert!(results[..3].iter().all(|result| *result == Err(RankError::Aborted)));
+    }
 }
 
 #[test]
 fn ranks_that_come_late_change_nothing() {
-    let case = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 300_000);
-    on_all_ranks(&backend(4), |rank, station| {
-        for epoch in 0..8u64 {
-            if epoch % 4 == u64::from(rank) {
-                std::thread::sleep(Duration::from_millis(15));
+    for transport in TRANSPORTS {
+        let case = case(Primitive::AllReduce, Some(Op::Sum), DType::Float, 300_000);
+        on_all_ranks(&over(transport, 4), |rank, station| {
+            for epoch in 0..8u64 {
+                if epoch % 4 == u64::from(rank) {
+                    std::thread::sleep(Duration::from_millis(15));
+                }
+                let findings = Trial::new(&case, 4, rank, Placement::OutOfPlace, epoch).run(station);
+                assert_eq!(findings, Ok(Findings::default()));
             }
-            let findings = Trial::new(&case, 4, rank, Placement::OutOfPlace, epoch).run(station);
-            assert_eq!(findings, Ok(Findings::default()));
-        }
-    });
+        });
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub mod host;
 pub mod nccl;
+pub mod sockets;
 
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +90,7 @@ pub struct Environment {
     pub device: String,
     /// One line per rank: device ordinal and PCI bus id.
     pub devices: Vec<String>,
-    /// How the ranks' devices are linked: `nvlink`, `pcie`, `same-gpu`, `host`, or empty where unknown.
+    /// How the ranks' devices are linked: `nvlink`, `pcie`, `same-gpu`, `host` (shared memory), `tcp`, or empty where unknown.
     pub link: String,
     /// `2.28.9`, empty on the host backend.
     pub nccl_version: String,
@@ -322,6 +323,11 @@ pub enum Recipe {
     Host {
         /// Bytes of memory that all ranks share.
         bytes: u64,
+    },
+    /// The host backend over connections, see [`host::HostBackend::connect`].
+    HostTcp {
+        /// Where ranks listen.
+        ip: std::net::IpAddr,
     },
     /// NCCL, see [`nccl::process`].
     Nccl {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::bless::BlessArgs;
 use super::oracle::OracleArgs;
 use super::values::{self, Choice, OpChoice, Seed};
+use crate::backend::host::Transport;
 use crate::case::{Bytes, DType, Primitive};
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
@@ -180,6 +181,10 @@ pub struct TargetArgs {
     /// What ranks are: threads or processes
     #[arg(long, value_enum, value_name = "LAYOUT", default_value = "threads", env = "COLLCHECK_LAYOUT")]
     pub layout: LayoutChoice,
+
+    /// What ranks of the host backend exchange bytes over: shm (shared memory) or tcp [default: shm]
+    #[arg(long, value_enum, value_name = "TRANSPORT", env = "COLLCHECK_HOST_TRANSPORT")]
+    pub host_transport: Option<Transport>,
 
     /// The libnccl.so.2 to load [default: from LD_LIBRARY_PATH, the loader or pip's site-packages]
     #[arg(long, value_name = "FILE", env = "COLLCHECK_NCCL")]

@@ -133,7 +133,12 @@ fn backend(target: &Target) -> Result<Arc<dyn Backend>, Unavailable> {
         BackendChoice::Host => host(target),
         BackendChoice::Nccl => Ok(on_gpus(target)?),
         BackendChoice::Auto => match on_gpus(target) {
-            Ok(backend) => Ok(backend),
+            Ok(backend) => {
+                if target.host_transport.is_some() {
+                    eprintln!("--host-transport has no effect: running on the nccl backend");
+                }
+                Ok(backend)
+            }
             // What was asked for by name, or can be run in part, must not be replaced in silence by something else.
             Err(Unusable::Unavailable(why)) if target.nccl.is_none() && target.ranks_per_gpu == 1 => {
                 eprintln!("running on the host backend: {why}");
@@ -150,7 +155,7 @@ fn host(target: &Target) -> Result<Arc<dyn Backend>, Unavailable> {
         ranks_per_thread: target.ranks_per_thread,
         ranks_per_gpu: 1,
     };
-    Ok(Arc::new(HostBackend::new(&layout)?))
+    Ok(Arc::new(HostBackend::new(&layout)?.over(target.host_transport.unwrap_or_default())))
 }
 
 fn on_gpus(target: &Target) -> Result<Arc<dyn Backend>, Unusable> {

@@ -31,7 +31,7 @@ pub fn main(args: RunArgs, command: &[OsString]) -> anyhow::Result<Exit> {
 
 /// What runs cases in the same way again, whatever suite, options and variables this run got its ways from.
 fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
-    let Target { backend, ranks, ranks_per_gpu, ranks_per_thread, nccl } = &run.target;
+    let Target { backend, ranks, ranks_per_gpu, ranks_per_thread, host_transport, nccl } = &run.target;
     let mut words =
         vec![program.map_or("collcheck".to_owned(), |p| p.to_string_lossy().into_owned()), "run".to_owned()];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
@@ -45,6 +45,9 @@ fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
         if *count > 1 {
             option(name, count.to_string());
         }
+    }
+    if let Some(value) = host_transport.and_then(|transport| transport.to_possible_value()) {
+        option("--host-transport", value.get_name().to_owned());
     }
     if let Some(file) = nccl {
         option("--nccl", file.display().to_string());
@@ -145,11 +148,16 @@ fn target(args: TargetArgs) -> anyhow::Result<Target> {
     if let Some(file) = args.nccl.as_ref().filter(|_| args.backend != BackendChoice::Host) {
         ensure!(file.is_file(), "--nccl {}: there is no such file", file.display());
     }
+    ensure!(
+        args.host_transport.is_none() || args.backend != BackendChoice::Nccl,
+        "--host-transport is for the host backend, and this is --backend nccl, which chooses its transports itself"
+    );
     Ok(Target {
         backend: args.backend,
         ranks: args.ranks,
         ranks_per_gpu: args.ranks_per_gpu,
         ranks_per_thread: args.ranks_per_thread,
+        host_transport: args.host_transport,
         nccl: args.nccl,
     })
 }

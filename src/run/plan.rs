@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::path::Relaunch;
+use crate::backend::host::Transport;
 use crate::case::Case;
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
@@ -67,6 +68,8 @@ pub struct Target {
     pub ranks_per_gpu: u32,
     /// Ranks that one thread drives, at least 1.
     pub ranks_per_thread: u32,
+    /// What ranks of the host backend exchange bytes over, where it is said.
+    pub host_transport: Option<Transport>,
     /// The libnccl to load, where one is named.
     pub nccl: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
 //! A small worker, as the tests of the host backend need it.
 #![allow(dead_code)] // each test binary uses its part
 
-use collcheck::backend::host::{Algorithm, HostBackend, HostStation};
+use collcheck::backend::host::{Algorithm, HostBackend, HostStation, Transport};
 use collcheck::backend::{Buffer, Call, Content, Layout, Need, Placement, RankError, Region, Station, Verdict};
 use collcheck::case::primitive::Source;
 use collcheck::case::{Bytes, Case, DType, Op, Primitive, Variant};
@@ -9,6 +9,13 @@ use collcheck::oracle::Plan;
 
 pub fn backend(ranks: u32) -> HostBackend {
     HostBackend::new(&Layout { ranks, ranks_per_thread: 1, ranks_per_gpu: 1 }).unwrap()
+}
+
+/// What a test that speaks of both runs over.
+pub const TRANSPORTS: [Transport; 2] = [Transport::Shm, Transport::Tcp];
+
+pub fn over(transport: Transport, ranks: u32) -> HostBackend {
+    backend(ranks).over(transport)
 }
 
 pub fn case(primitive: Primitive, op: Option<Op>, dtype: DType, bytes: u64) -> Case {
@@ -25,7 +32,7 @@ pub fn with(mut case: Case, variant: Variant) -> Case {
     case
 }
 
-/// Runs every rank on a thread of its own, and returns what they return, by rank.
+/// Runs every rank on a thread of its own, and returns what they return, by rank. Stations live until all have ended.
 pub fn on_all_ranks<T: Send>(backend: &HostBackend, work: impl Fn(u32, &mut HostStation) -> T + Sync) -> Vec<T> {
     let stations = backend.stations().unwrap();
     std::thread::scope(|scope| {
@@ -35,11 +42,12 @@ pub fn on_all_ranks<T: Send>(backend: &HostBackend, work: impl Fn(u32, &mut Host
             .map(|mut station| {
                 scope.spawn(move || {
                     station.enter().unwrap();
-                    work(station.ranks()[0], &mut station)
+                    (work(station.ranks()[0], &mut station), station)
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        ended.into_iter().map(|(result, _)| result).collect()
     })
 }
 
@@ -165,10 +173,10 @@ impl<'a> Trial<'a> {
 }
 
 /// Runs all cases one after the other on ranks that never wait for each other outside of the collectives.
-pub fn expect_right(ranks: u32, algorithm: Option<Algorithm>, cases: &[Case]) {
+pub fn expect_right(transport: Transport, ranks: u32, algorithm: Option<Algorithm>, cases: &[Case]) {
     let backend = match algorithm {
-        Some(algorithm) => backend(ranks).force(algorithm),
-        None => backend(ranks),
+        Some(algorithm) => over(transport, ranks).force(algorithm),
+        None => over(transport, ranks),
     };
     on_all_ranks(&backend, |rank, station| {
         for (epoch, case) in cases.iter().enumerate() {
@@ -182,7 +190,7 @@ pub fn expect_right(ranks: u32, algorithm: Option<Algorithm>, cases: &[Case]) {
                 if findings != Findings::default() {
                     // the others would wait for this rank
                     station.abort().raise();
-                    panic!("{case} on rank {rank} of {ranks}, {placement:?}: {findings:?}");
+                    panic!("{case} over {transport:?} on rank {rank} of {ranks}, {placement:?}: {findings:?}");
                 }
                 if let Some(algorithm) = algorithm {
                     assert_eq!(station.ran(), Some(algorithm));

@@ -1,4 +1,4 @@
-//! The host backend: ranks are threads of this machine, and collectives run over shared memory.
+//! The host backend: ranks are threads of this machine, and collectives run over shared memory or TCP connections.
 //!
 //! ```text
 //! HostBackend ── open ──> HostStation, one a rank
@@ -8,14 +8,19 @@
 //!                           │
 //!   transport (which channel goes where, groups of sends and receives)
 //!                           │
-//!   channel (bytes from one rank to one other) ── memory (regions, spans)
+//!   channel (bytes from one rank to one other) ─┬─ ring ── memory (regions, spans)
+//!                                               └─ stream ── tcp (who connects to whom; damage)
 //! ```
 //!
 //! It is a real transport, not a simulation of one: ranks share nothing but channels and an abort flag. There is no
 //! lock, no barrier, and no check that ranks agree. So it deadlocks, mixes up data and loses ranks as the real thing does,
 //! which is what the harness is tested with. A rank that waits is freed only by [`HostBackend::abort`].
 //!
-//! `unsafe` is in `memory` and `channel`, and where spans of a rank's own buffers become slices for one statement.
+//! Over TCP ([`Transport::Tcp`]) a rank sees only its own [`Listener`] and the [`Book`] of all: that works as well in a
+//! process of its own, on another host ([`HostBackend::connect`]). A connection that is closed or reset is an error that
+//! names the peer and both addresses. One that is silent is waited for. [`Damage`] makes them so.
+//!
+//! `unsafe` is in `memory` and `channel::ring`, and where spans of a rank's own buffers become slices for one statement.
 
 mod algorithms;
 mod arithmetic;
@@ -25,29 +30,54 @@ mod content;
 mod machine;
 mod memory;
 mod station;
+mod tcp;
 mod transport;
 mod wait;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use algorithms::Algorithm;
 pub use station::{Direction, HostStation, Transfer};
+pub use tcp::{Book, CannotDamage, Damage, Joining, Listener};
 pub use wait::Abort;
 
 use super::{Backend, Environment, Layout, Making, Opening, Recipe, Station, Unavailable};
 use crate::case::Case;
 use memory::Region;
-use transport::{Geometry, Links};
+use tcp::Network;
+use transport::{Geometry, HEADER, Links};
 
 /// Ranks that a communicator may have: channels between all pairs of more would be gigabytes, if of untouched memory.
 pub const MAX_RANKS: u32 = 1024;
+
+/// What ranks of the host backend exchange bytes over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Transport {
+    /// Shared memory.
+    #[default]
+    Shm,
+    /// TCP connections, on the loopback device where ranks are threads.
+    Tcp,
+}
+
+impl Transport {
+    /// [`Environment::link`].
+    fn link(self) -> &'static str {
+        match self {
+            Transport::Shm => "host",
+            Transport::Tcp => "tcp",
+        }
+    }
+}
 
 /// Ranks as threads of this machine.
 #[derive(Debug)]
 pub struct HostBackend {
     ranks: u32,
+    transport: Transport,
     forced: Option<Algorithm>,
     /// The communicators opened so far, as far as they live.
     communicators: Mutex<Vec<Weak<Region>>>,
@@ -71,7 +101,8 @@ impl HostBackend {
                 layout.ranks_per_gpu
             )));
         }
-        Ok(HostBackend { ranks: layout.ranks, forced: None, communicators: Mutex::default() })
+        let communicators = Mutex::default();
+        Ok(HostBackend { ranks: layout.ranks, transport: Transport::default(), forced: None, communicators })
     }
 
     /// Takes `algorithm` where a primitive has it, whatever the size.
@@ -80,19 +111,42 @@ impl HostBackend {
         self
     }
 
-    /// Bytes that a send takes before it waits for its receive.
+    /// Lets ranks exchange bytes over `transport`.
+    pub fn over(mut self, transport: Transport) -> HostBackend {
+        self.transport = transport;
+        self
+    }
+
+    /// Bytes that a send takes before it waits for its receive. A connection can take more, up to
+    /// [`HostBackend::channel_ceiling`].
     pub fn channel_capacity(&self) -> u64 {
-        Geometry::new(self.ranks as usize).pair_capacity() as u64
+        match self.transport {
+            Transport::Shm => Geometry::new(self.ranks as usize).pair_capacity() as u64,
+            Transport::Tcp => tcp::CAPACITY as u64,
+        }
+    }
+
+    /// Bytes that a send never takes without its receive.
+    pub fn channel_ceiling(&self) -> u64 {
+        match self.transport {
+            Transport::Shm => self.channel_capacity() + 1,
+            Transport::Tcp => tcp::CEILING as u64,
+        }
     }
 
     /// A communicator's stations, by rank.
     pub fn stations(&self) -> Result<Vec<HostStation>, Unavailable> {
+        match self.transport {
+            Transport::Shm => self.in_memory(),
+            Transport::Tcp => self.connected(),
+        }
+    }
+
+    fn in_memory(&self) -> Result<Vec<HostStation>, Unavailable> {
         let geometry = Geometry::new(self.ranks as usize);
         let too_many = || Unavailable(format!("there is no memory for the channels of {} ranks", self.ranks));
         let region = Arc::new(geometry.bytes().and_then(Region::zeroed).ok_or_else(too_many)?);
-        let mut communicators = self.communicators.lock().unwrap_or_else(PoisonError::into_inner);
-        communicators.retain(|communicator| communicator.strong_count() > 0);
-        communicators.push(Arc::downgrade(&region));
+        self.remember(&region);
         (0..self.ranks as usize)
             .map(|rank| Some(HostStation::new(Links::new(&region, geometry, rank)?, self.forced)))
             .collect::<Option<_>>()
@@ -107,6 +161,36 @@ impl HostBackend {
         let region = geometry.bytes().and_then(|bytes| Region::mapped(channels, bytes)).ok_or_else(broken)?;
         let links = Links::new(&Arc::new(region), geometry, rank as usize).ok_or_else(broken)?;
         Ok(HostStation::new(links, None))
+    }
+
+    /// All ranks listen before the first of them connects.
+    fn connected(&self) -> Result<Vec<HostStation>, Unavailable> {
+        tcp::allow_descriptors(self.ranks as usize);
+        let listen = |rank| {
+            Listener::loopback().map_err(|error| Unavailable(format!("rank {rank} cannot listen on loopback: {error}")))
+        };
+        let listeners = (0..self.ranks).map(listen).collect::<Result<Vec<_>, _>>()?;
+        let book = Book::new(listeners.iter().map(Listener::address).collect());
+        let region = Region::zeroed(HEADER).ok_or_else(|| Unavailable("there is no memory".to_owned()))?;
+        let region = Arc::new(region);
+        self.remember(&region);
+        let join = |(rank, listener)| {
+            join(Joining { listener, book: book.clone() }, rank, Abort::new(region.clone()), self.forced)
+        };
+        (0..).zip(listeners).map(join).collect()
+    }
+
+    /// A rank's station over connections with ranks that can be in other processes and on other hosts. Their number is
+    /// the book's. Nobody is waited for: who is not there is noticed by those who need something of it.
+    pub fn connect(joining: Joining, rank: u32) -> Result<HostStation, Unavailable> {
+        let region = Region::zeroed(HEADER).ok_or_else(|| Unavailable("there is no memory".to_owned()))?;
+        join(joining, rank, Abort::new(Arc::new(region)), None)
+    }
+
+    fn remember(&self, region: &Arc<Region>) {
+        let mut communicators = self.communicators.lock().unwrap_or_else(PoisonError::into_inner);
+        communicators.retain(|communicator| communicator.strong_count() > 0);
+        communicators.push(Arc::downgrade(region));
     }
 
     /// Frees every rank that waits in a communicator of this backend: it returns [`super::RankError::Aborted`], and so
@@ -130,7 +214,7 @@ impl Backend for HostBackend {
             ranks_per_gpu: 1,
             devices: (0..self.ranks).map(|rank| format!("rank {rank} on {processor}")).collect(),
             device: processor,
-            link: "host".into(),
+            link: self.transport.link().into(),
             nccl_version: String::new(),
             nccl_path: String::new(),
             cuda_driver: String::new(),
@@ -152,6 +236,9 @@ impl Backend for HostBackend {
         if let Some(what) = beyond(making) {
             return Err(Opening::Unsupported(format!("the host backend has no {what}")));
         }
+        if self.transport == Transport::Tcp {
+            return Ok(Recipe::HostTcp { ip: Ipv4Addr::LOCALHOST.into() });
+        }
         let bytes = Geometry::new(self.ranks as usize).bytes().and_then(|bytes| u64::try_from(bytes).ok());
         let bytes = bytes.ok_or_else(|| Unavailable("there is no memory for the channels".to_owned()))?;
         Ok(Recipe::Host { bytes })
@@ -164,6 +251,15 @@ impl Backend for HostBackend {
         let stations = self.stations()?;
         Ok(stations.into_iter().map(|station| Box::new(station) as Box<dyn Station>).collect())
     }
+}
+
+fn join(joining: Joining, rank: u32, abort: Abort, forced: Option<Algorithm>) -> Result<HostStation, Unavailable> {
+    let ranks = joining.book.addresses.len();
+    let network = Network::new(joining, rank as usize);
+    let network =
+        network.ok_or_else(|| Unavailable(format!("the address book has {ranks} ranks, and no rank {rank}")))?;
+    let links = Links::over(network, abort).ok_or_else(|| Unavailable("there is no memory for channels".to_owned()))?;
+    Ok(HostStation::new(links, forced))
 }
 
 /// What a communicator of this backend cannot be, if it is asked for.

@@ -8,6 +8,7 @@ use super::buffer::{Buffer as Bytes, OutOfBounds};
 use super::content;
 use super::machine;
 use super::memory::Span;
+use super::tcp::Damage;
 use super::transport::{Flow, Links};
 use super::wait::Abort;
 use crate::backend::{
@@ -80,6 +81,11 @@ impl HostStation {
     /// The communicator's abort flag.
     pub fn abort(&self) -> Abort {
         self.links.waiter.abort().clone()
+    }
+
+    /// For damage to this rank's connections; nothing in shared memory, which has none.
+    pub fn damage(&self) -> Option<Damage> {
+        self.links.damage()
     }
 
     /// The algorithm of the last launch that ended well.

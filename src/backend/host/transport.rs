@@ -2,16 +2,21 @@
 //!
 //! There are three sets of channels, as collectives over rings, over trees and between pairs do not share connections in
 //! NCCL either: an unpaired send disturbs later sends to that rank, not the next all_reduce.
+//!
+//! All of them lie in one region of shared memory, or each is a connection of its own (`tcp`).
 
 use std::sync::Arc;
 
-use super::channel::{CONTROL, Receiver, Sender};
+use super::channel::ring::CONTROL;
+use super::channel::{Receiver, Sender, ring, stream};
 use super::memory::{Region, Span};
+use super::tcp::hello::Kind;
+use super::tcp::{Damage, Network};
 use super::wait::{Abort, Waiter};
 use crate::backend::RankError;
 
 /// Bytes in front of the channels: the abort flag.
-const HEADER: usize = 256;
+pub(super) const HEADER: usize = 256;
 
 /// Capacity of ring and tree channels. There are three for each rank.
 pub(super) const COLLECTIVE_CAPACITY: usize = 256 << 10;
@@ -35,6 +40,19 @@ enum Route {
     Down { to: usize },
     /// Between a pair.
     Pair { from: usize, to: usize },
+}
+
+impl Route {
+    /// The kind of channel, its writer and its reader.
+    fn ends(self, ranks: usize) -> (Kind, usize, usize) {
+        let parent = |rank: usize| rank.saturating_sub(1) / 2;
+        match self {
+            Route::Ring { from } => (Kind::Ring, from, (from + 1) % ranks.max(1)),
+            Route::Up { from } => (Kind::Up, from, parent(from)),
+            Route::Down { to } => (Kind::Down, parent(to), to),
+            Route::Pair { from, to } => (Kind::Pair, from, to),
+        }
+    }
 }
 
 /// Where the channels of `ranks` ranks lie in their region.
@@ -100,20 +118,58 @@ pub(super) struct Links {
     pub(super) children: Vec<Branch>,
     to: Vec<Sender>,
     from: Vec<Receiver>,
+    /// What the ends are made of, unless that is shared memory.
+    network: Option<Network>,
 }
 
 impl Links {
-    /// The ends of `rank`; to be made once for each rank, as a channel has one writer and one reader.
+    /// The ends of `rank` in shared memory; to be made once for each rank, as a channel has one writer and one reader.
     pub(super) fn new(region: &Arc<Region>, geometry: Geometry, rank: usize) -> Option<Links> {
-        let ranks = geometry.ranks;
         let sender = |route| {
             let (offset, capacity) = geometry.place(route);
-            Sender::new(region, offset, capacity)
+            Some(Sender::Ring(ring::Sender::new(region, offset, capacity)?))
         };
         let receiver = |route| {
             let (offset, capacity) = geometry.place(route);
-            Receiver::new(region, offset, capacity)
+            Some(Receiver::Ring(ring::Receiver::new(region, offset, capacity)?))
         };
+        Links::assemble(rank, geometry.ranks, Abort::new(region.clone()), sender, receiver)
+    }
+
+    /// The ends of a rank over connections. `abort` is the flag of the ranks in this process.
+    ///
+    /// The ring and the tree are connected at once, pairs at their first send. None of it waits for anybody.
+    pub(super) fn over(network: Network, abort: Abort) -> Option<Links> {
+        let (rank, ranks) = (network.rank, network.peers.len());
+        // what a rank sends to itself; at most a ring of one, and a pair
+        let own = Arc::new(Region::zeroed(2 * (CONTROL + PAIR_MAX))?);
+        let place = |kind| if kind == Kind::Ring { 0 } else { CONTROL + PAIR_MAX };
+        let sender = |route: Route| {
+            let (kind, from, to) = route.ends(ranks);
+            if from == to {
+                return Some(Sender::Ring(ring::Sender::new(&own, place(kind), PAIR_MAX)?));
+            }
+            let sender = stream::Sender::new(&network, kind, to)?;
+            Some(Sender::Stream(Box::new(if kind == Kind::Pair { sender } else { sender.open() })))
+        };
+        let receiver = |route: Route| {
+            let (kind, from, to) = route.ends(ranks);
+            if from == to {
+                return Some(Receiver::Ring(ring::Receiver::new(&own, place(kind), PAIR_MAX)?));
+            }
+            Some(Receiver::Stream(Box::new(stream::Receiver::new(&network, kind, from)?)))
+        };
+        let links = Links::assemble(rank, ranks, abort, sender, receiver)?;
+        Some(Links { network: Some(network), ..links })
+    }
+
+    fn assemble(
+        rank: usize,
+        ranks: usize,
+        abort: Abort,
+        sender: impl Fn(Route) -> Option<Sender>,
+        receiver: impl Fn(Route) -> Option<Receiver>,
+    ) -> Option<Links> {
         let parent = if rank == 0 {
             None
         } else {
@@ -125,14 +181,20 @@ impl Links {
         Some(Links {
             rank,
             ranks,
-            waiter: Waiter::new(Abort::new(region.clone())),
+            waiter: Waiter::new(abort),
             previous: receiver(Route::Ring { from: (rank + ranks - 1) % ranks })?,
             next: sender(Route::Ring { from: rank })?,
             parent,
             children: children.map(child).collect::<Option<_>>()?,
             to: (0..ranks).map(|to| sender(Route::Pair { from: rank, to })).collect::<Option<_>>()?,
             from: (0..ranks).map(|from| receiver(Route::Pair { from, to: rank })).collect::<Option<_>>()?,
+            network: None,
         })
+    }
+
+    /// For damage to the connections, where there are any.
+    pub(super) fn damage(&self) -> Option<Damage> {
+        self.network.clone().map(Damage::new)
     }
 
     /// Carries out a group of sends and receives, all in flight together, so that no order of them can block another.
@@ -147,6 +209,7 @@ impl Links {
             let (mut moved, mut open) = (false, false);
             for flow in flows.iter_mut() {
                 if flow.finished() {
+                    open |= flow.sends && !self.flushed(flow.peer)?;
                     continue;
                 }
                 open = true;
@@ -154,7 +217,7 @@ impl Links {
                     return Err(no_such_rank(flow.peer, self.ranks));
                 };
                 if !std::mem::replace(&mut busy[usize::from(flow.sends)], true) {
-                    moved |= self.advance(flow);
+                    moved |= self.advance(flow)?;
                 }
             }
             if !open {
@@ -168,25 +231,29 @@ impl Links {
         }
     }
 
+    fn flushed(&mut self, peer: usize) -> Result<bool, RankError> {
+        self.to.get_mut(peer).map_or(Ok(true), Sender::flushed)
+    }
+
     /// Moves some of a flow; whether anything moved.
-    fn advance(&mut self, flow: &mut Flow<'_>) -> bool {
+    fn advance(&mut self, flow: &mut Flow<'_>) -> Result<bool, RankError> {
         let rest = flow.span.part(flow.done, PIECE);
         let moved = if flow.sends {
-            let Some(sender) = self.to.get_mut(flow.peer) else { return false };
+            let Some(sender) = self.to.get_mut(flow.peer) else { return Ok(false) };
             if !flow.started {
                 sender.begin();
             }
-            let room = sender.room(rest.len());
+            let room = sender.room(rest.len())?;
             rest.load(room);
             let len = room.len();
             sender.commit(len);
             len
         } else {
-            let Some(receiver) = self.from.get_mut(flow.peer) else { return false };
+            let Some(receiver) = self.from.get_mut(flow.peer) else { return Ok(false) };
             if !flow.started {
                 receiver.begin();
             }
-            let ready = receiver.ready(rest.len());
+            let ready = receiver.ready(rest.len())?;
             rest.store(ready);
             let len = ready.len();
             receiver.consume(len);
@@ -194,7 +261,7 @@ impl Links {
         };
         flow.started = true;
         flow.done += moved;
-        moved > 0
+        Ok(moved > 0)
     }
 }
 

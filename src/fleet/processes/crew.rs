@@ -14,6 +14,7 @@ use super::Orders;
 use super::child::Worker;
 use super::rendezvous::{Refusal, Rendezvous};
 use super::wire::{self, Down, MOST, Up};
+use crate::backend::host::Book;
 use crate::backend::{Backend, Making, Opening, RankError, Recipe, Unavailable};
 use crate::case::{Case, DType, Op, Primitive};
 use crate::fleet::inquest::{self, Cause, Witness};
@@ -62,7 +63,7 @@ impl Crew {
         let recipe = backend.recipe(making)?;
         let bytes = match recipe {
             Recipe::Host { bytes } => bytes,
-            Recipe::Nccl { .. } => 0,
+            Recipe::HostTcp { .. } | Recipe::Nccl { .. } => 0,
         };
         let channels = shared(bytes).map_err(memory)?;
         let logs = shared(u64::from(ranks) * Log::SHARED_BYTES).map_err(memory)?;
@@ -119,11 +120,20 @@ impl Crew {
     fn made(&mut self, end: Instant, limit: Duration, interrupt: &AtomicBool) -> Result<(), NoTeam> {
         let ranks = self.members.len() as u32;
         let mut ready = vec![false; self.members.len()];
+        let mut addresses = vec![None; self.members.len()];
         while ready.contains(&false) {
             match self.heard.recv_timeout(LOOK) {
                 Ok((index, Heard::Said(Up::Ready))) => {
                     if let Some(ready) = ready.get_mut(index) {
                         *ready = true;
+                    }
+                }
+                Ok((index, Heard::Said(Up::Listening(address)))) => {
+                    if let Some(own) = addresses.get_mut(index) {
+                        *own = Some(address);
+                    }
+                    if let Some(all) = addresses.iter().copied().collect() {
+                        self.tell(&Down::Book(Book::new(all)));
                     }
                 }
                 Ok((0, Heard::Said(Up::Identity(identity)))) => self.tell(&Down::Identity(identity)),
@@ -216,9 +226,10 @@ impl Workers for Crew {
                         *place = Some(own);
                     }
                 }
-                Ok((index, Heard::Said(Up::Ready | Up::Failed(_) | Up::Unsupported(_) | Up::Identity(_)))) => {
-                    note(&mut said, index, "spoke out of turn")
-                }
+                Ok((
+                    index,
+                    Heard::Said(Up::Ready | Up::Failed(_) | Up::Unsupported(_) | Up::Identity(_) | Up::Listening(_)),
+                )) => note(&mut said, index, "spoke out of turn"),
                 Ok((index, Heard::Lost(why))) => {
                     note(&mut said, index, &format!("its connection ended: {why}"));
                     give_up.get_or_insert(Instant::now() + AFTER_DEATH);

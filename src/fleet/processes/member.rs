@@ -13,7 +13,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::Orders;
 use super::wire::{self, Down, Hello, MOST, PROTOCOL, Up};
-use crate::backend::host::HostBackend;
+use crate::backend::host::{HostBackend, Joining, Listener};
 use crate::backend::nccl::process::Candidate;
 use crate::backend::{Opening, Recipe, Station, Watcher};
 use crate::fleet::log::{Doing, Log};
@@ -79,6 +79,12 @@ fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
     let far = Arc::new(Far { stream: Mutex::new(stream.try_clone()?), log: log.clone() });
     let station: Box<dyn Station> = match &orders.recipe {
         Recipe::Host { .. } => Box::new(HostBackend::join(&inherited(orders.channels)?, orders.ranks, orders.rank)?),
+        Recipe::HostTcp { ip } => {
+            let listener = Listener::bind(*ip).with_context(|| format!("cannot listen on {ip}"))?;
+            wire::send(stream, &Up::Listening(listener.address()))?;
+            let Down::Book(book) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
+            Box::new(HostBackend::connect(Joining { listener, book }, orders.rank)?)
+        }
         Recipe::Nccl { library, gpus, making } => {
             let gpu = usize::try_from(orders.rank).ok().and_then(|rank| gpus.get(rank)).context("no GPU is told")?;
             let candidate = Candidate::new(library, *gpu, orders.rank, orders.ranks, &cases)?;

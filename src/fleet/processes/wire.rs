@@ -1,15 +1,17 @@
 //! What coordinator and workers say to each other: frames of JSON behind their length, over loopback TCP.
 
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::backend::host::Book;
 use crate::case::Case;
 use crate::fleet::protocol::{Report, Request};
 
 /// Goes up with every change of the messages.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Bytes of the largest frame: far above any report.
 pub const MOST: u32 = 16 << 20;
@@ -35,6 +37,8 @@ pub struct Hello {
 pub enum Up {
     /// The communicator's identity, which rank 0 makes.
     Identity(Vec<u8>),
+    /// Where it waits for other ranks' connections.
+    Listening(SocketAddr),
     /// Its part of the communicator is made.
     Ready,
     /// Its part of the communicator cannot be made.
@@ -58,6 +62,8 @@ pub enum Down {
     Cases(Vec<Case>),
     /// The communicator's identity.
     Identity(Vec<u8>),
+    /// Where all ranks wait for connections.
+    Book(Book),
     /// A case to run.
     Case(Box<Request>),
     /// All have met: whether all are well.

@@ -30,8 +30,8 @@ fn pump(
     let mut done = 0;
     while done < len {
         let wanted = PIECE.min(len - done);
-        let came = input.as_mut().map(|receiver| receiver.ready(wanted));
-        let goes = output.as_mut().map(|sender| sender.room(wanted));
+        let came = input.as_mut().map(|receiver| receiver.ready(wanted)).transpose()?;
+        let goes = output.as_mut().map(|sender| sender.room(wanted)).transpose()?;
         let can = came.as_ref().map_or(wanted, |b| b.len()).min(goes.as_ref().map_or(wanted, |b| b.len()));
         let piece = can - can % grain;
         if piece == 0 {
@@ -49,6 +49,13 @@ fn pump(
         }
         waiter.reset();
         done += piece;
+    }
+    if let Some(sender) = output.as_mut() {
+        // from here on the step needs nothing more of this rank, which may turn to other channels
+        while !sender.flushed()? {
+            waiter.pause()?;
+        }
+        waiter.reset();
     }
     Ok(())
 }

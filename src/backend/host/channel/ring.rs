@@ -1,23 +1,17 @@
-//! A byte channel from one rank to one other: a ring of bytes, two positions, one writer, one reader.
+//! A channel in shared memory: a ring of bytes, two positions, one writer, one reader.
 //!
 //! Positions count bytes since the start and never wrap; the writer moves `tail`, the reader moves `head`. Nothing else
-//! is exchanged: no lengths, types or sequence numbers. Ranks that disagree about what crosses the channel read bytes
-//! that were meant as something else, or wait for bytes that nobody sends, as with any real transport.
-//!
-//! A message starts at a multiple of [`ALIGN`], on both sides by their own count, so that no element of a message lies
-//! across the end of the ring.
+//! is exchanged.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::memory::Region;
-
-/// Where messages start, and what capacities are multiples of: no element is larger.
-pub(super) const ALIGN: usize = 16;
+use super::super::memory::Region;
+use super::{ALIGN, aligned};
 
 /// Bytes in front of a channel's data: `tail` and `head`, each alone in what a processor fetches at once.
-pub(super) const CONTROL: usize = 256;
+pub const CONTROL: usize = 256;
 
 /// The shared side of a channel.
 #[derive(Debug, Clone)]
@@ -63,13 +57,9 @@ impl Ring {
     }
 }
 
-fn aligned(position: u64) -> u64 {
-    position.next_multiple_of(ALIGN as u64)
-}
-
 /// The writing end. There is one for each channel.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub struct Sender {
     ring: Ring,
     tail: u64,
     /// Where the reader was last seen.
@@ -78,17 +68,17 @@ pub(super) struct Sender {
 
 impl Sender {
     /// The writing end of the channel at `offset`; nothing if it does not fit the region.
-    pub(super) fn new(region: &Arc<Region>, offset: usize, capacity: usize) -> Option<Sender> {
+    pub fn new(region: &Arc<Region>, offset: usize, capacity: usize) -> Option<Sender> {
         Some(Sender { ring: Ring::new(region, offset, capacity)?, tail: 0, head: 0 })
     }
 
     /// Starts a message.
-    pub(super) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.tail = aligned(self.tail);
     }
 
     /// Free bytes in one piece at the write position, `wanted` at most, to be written and then committed.
-    pub(super) fn room(&mut self, wanted: usize) -> &mut [u8] {
+    pub fn room(&mut self, wanted: usize) -> &mut [u8] {
         if self.free() < wanted {
             self.head = self.ring.head().load(Ordering::Acquire);
         }
@@ -99,7 +89,7 @@ impl Sender {
     }
 
     /// Hands the next `len` bytes to the reader.
-    pub(super) fn commit(&mut self, len: usize) {
+    pub fn commit(&mut self, len: usize) {
         self.tail += len as u64;
         self.ring.tail().store(self.tail, Ordering::Release);
     }
@@ -112,7 +102,7 @@ impl Sender {
 
 /// The reading end. There is one for each channel.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub struct Receiver {
     ring: Ring,
     head: u64,
     /// Where the writer was last seen.
@@ -121,17 +111,17 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// The reading end of the channel at `offset`; nothing if it does not fit the region.
-    pub(super) fn new(region: &Arc<Region>, offset: usize, capacity: usize) -> Option<Receiver> {
+    pub fn new(region: &Arc<Region>, offset: usize, capacity: usize) -> Option<Receiver> {
         Some(Receiver { ring: Ring::new(region, offset, capacity)?, head: 0, tail: 0 })
     }
 
     /// Starts a message.
-    pub(super) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.head = aligned(self.head);
     }
 
     /// Bytes that have come, in one piece at the read position, `wanted` at most, to be read and then consumed.
-    pub(super) fn ready(&mut self, wanted: usize) -> &[u8] {
+    pub fn ready(&mut self, wanted: usize) -> &[u8] {
         if self.waiting() < wanted {
             self.tail = self.ring.tail().load(Ordering::Acquire);
         }
@@ -142,7 +132,7 @@ impl Receiver {
     }
 
     /// Gives the next `len` bytes back to the writer.
-    pub(super) fn consume(&mut self, len: usize) {
+    pub fn consume(&mut self, len: usize) {
         self.head += len as u64;
         self.ring.head().store(self.head, Ordering::Release);
     }
