@@ -51,14 +51,28 @@ fn main() -> anyhow::Result<()> {
 fn copy_bandwidth(station: &mut dyn Station) -> anyhow::Result<f64> {
     let case: Case = "all_reduce::sum::float::1GiB".parse()?;
     let plan = Plan::new(1, case.primitive, case.op, case.dtype, 1, 0);
-    let call = Call { case: &case, workload: case.workload(1), placement: Placement::OutOfPlace, plan: &plan, base: 0 };
+    let call = Call {
+        case: &case,
+        workload: case.workload(1),
+        placement: Placement::OutOfPlace,
+        plan: &plan,
+        base: 0,
+        twist: None,
+    };
     let us = median(station, |station| Ok(station.launch(std::slice::from_ref(&call))?))?;
     Ok(2.0 * BYTES as f64 / us / 1e3)
 }
 
 fn kernels(station: &mut dyn Station, plan: &Plan) -> anyhow::Result<(f64, f64)> {
-    let region =
-        |content| Region { buffer: Buffer::Recv, start: 0, len: BYTES / plan.dtype().size(), plan, content, base: 0 };
+    let region = |content| Region {
+        buffer: Buffer::Recv,
+        start: 0,
+        len: BYTES / plan.dtype().size(),
+        plan,
+        content,
+        base: 0,
+        twist: None,
+    };
     let fill = median(station, |s| Ok(s.fill(0, &region(Content::Input { rank: 0, element: 0 }))?))?;
     station.fill(0, &region(Content::Reduced { element: 0 }))?;
     let check = median(station, |s| Ok(s.check(0, &region(Content::Reduced { element: 0 }))?))?;

@@ -174,6 +174,22 @@ impl Station for Recorder {
         self.station.tamper(lane, buffer, dtype, index, xor)
     }
 
+    fn peek(&mut self, lane: usize, buffer: Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
+        self.station.peek(lane, buffer, at, into)
+    }
+
+    fn poke(&mut self, lane: usize, buffer: Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError> {
+        self.station.poke(lane, buffer, at, bytes)
+    }
+
+    fn aside(&mut self, aside: bool) -> Result<(), RankError> {
+        self.station.aside(aside)
+    }
+
+    fn twin(&mut self, twin: bool) -> Result<(), RankError> {
+        self.station.twin(twin)
+    }
+
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
         if let Some(capturing) = &mut self.capturing {
             capturing.extend(calls.iter().map(Made::of));

@@ -84,6 +84,19 @@ struct Disturbed {
 }
 
 impl Station for Disturbed {
+    fn peek(&mut self, lane: usize, buffer: Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
+        self.station.peek(lane, buffer, at, into)
+    }
+    fn poke(&mut self, lane: usize, buffer: Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError> {
+        self.station.poke(lane, buffer, at, bytes)
+    }
+    fn aside(&mut self, aside: bool) -> Result<(), RankError> {
+        self.station.aside(aside)
+    }
+    fn twin(&mut self, twin: bool) -> Result<(), RankError> {
+        self.station.twin(twin)
+    }
+
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
         if self.launches.fetch_add(1, Ordering::Relaxed) + 1 != self.fault.launch {
             return self.station.launch(calls);

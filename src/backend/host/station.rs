@@ -134,7 +134,7 @@ impl HostStation {
 
     /// Does this rank's part of one collective.
     fn run(&mut self, call: &Call<'_>) -> Result<(), RankError> {
-        let Call { case, workload: w, placement, plan, base } = call;
+        let Call { case, workload: w, placement, plan, base, .. } = call;
         let name = case.primitive.name();
         let unit = case.primitive.unit();
         self.links.waiter.abort().check()?;
@@ -261,6 +261,22 @@ impl Station for HostStation {
         element.load(&mut bytes);
         element.store(&(u64::from_le_bytes(bytes) ^ xor).to_le_bytes());
         Ok(())
+    }
+
+    fn peek(&mut self, _lane: usize, _buffer: Buffer, _at: i64, _into: &mut [u8]) -> Result<(), RankError> {
+        Err(RankError::Unsupported("peek".to_owned()))
+    }
+
+    fn poke(&mut self, _lane: usize, _buffer: Buffer, _at: i64, _bytes: &[u8]) -> Result<(), RankError> {
+        Err(RankError::Unsupported("poke".to_owned()))
+    }
+
+    fn aside(&mut self, _aside: bool) -> Result<(), RankError> {
+        Err(RankError::Unsupported("aside".to_owned()))
+    }
+
+    fn twin(&mut self, _twin: bool) -> Result<(), RankError> {
+        Err(RankError::Unsupported("twin".to_owned()))
     }
 
     /// One after the other: NCCL promises no more of the calls of a group than that all of them are done.

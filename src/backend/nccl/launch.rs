@@ -196,7 +196,7 @@ fn absent(call: &str) -> RankError {
 
 /// Checks a call's arguments, and says what all lanes do for it.
 fn phases_of(library: &Library, size: u32, lanes: &[Lane], call: &Call<'_>) -> Result<Vec<Phase>, RankError> {
-    let Call { case, workload, placement, plan, base } = call;
+    let Call { case, workload, placement, plan, base, .. } = call;
     let refused = |message: String| RankError::Refused {
         call: case.primitive.name().to_owned(),
         code: "refused".to_owned(),

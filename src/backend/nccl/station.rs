@@ -273,6 +273,22 @@ impl Station for NcclStation {
         self.note(done)
     }
 
+    fn peek(&mut self, _lane: usize, _buffer: Buffer, _at: i64, _into: &mut [u8]) -> Result<(), RankError> {
+        Err(RankError::Unsupported("peek".to_owned()))
+    }
+
+    fn poke(&mut self, _lane: usize, _buffer: Buffer, _at: i64, _bytes: &[u8]) -> Result<(), RankError> {
+        Err(RankError::Unsupported("poke".to_owned()))
+    }
+
+    fn aside(&mut self, _aside: bool) -> Result<(), RankError> {
+        Err(RankError::Unsupported("aside".to_owned()))
+    }
+
+    fn twin(&mut self, _twin: bool) -> Result<(), RankError> {
+        Err(RankError::Unsupported("twin".to_owned()))
+    }
+
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
         if self.ready.as_ref().is_none_or(|ready| !ready.is_of(calls, &self.lanes)) {
             self.ready = None;
