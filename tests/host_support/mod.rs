@@ -102,7 +102,6 @@ impl<'a> Trial<'a> {
             plan: &self.plan,
             content,
             base: 0,
-            twist: None,
         };
         let mut regions: Vec<_> = unit
             .expected(&w, self.rank)
@@ -136,7 +135,6 @@ impl<'a> Trial<'a> {
             plan: &self.plan,
             content,
             base: 0,
-            twist: None,
         })
     }
 
