@@ -17,7 +17,7 @@ fn bad_value(long: &str) -> &'static str {
         "min-bytes" | "max-bytes" => "1Q",
         "step-factor" => "1",
         "backend" | "format" => "gpu",
-        "layout" => "processes",
+        "layout" => "fibres",
         "ranks" | "ranks-per-gpu" | "ranks-per-thread" | "iters" | "repeat" => "0",
         "warmup" | "seed" => "x",
         "junit" | "json" | "csv" => "-",
@@ -62,7 +62,6 @@ fn unknown_names_are_answered_by_the_known_ones() {
         (["run", "--backend", "gpu"], "[possible values: auto, host, nccl]"),
         (["run", "--format", "xml"], "[possible values: pretty, terse, json]"),
         (["run", "--layout", "fibres"], "[possible values: threads, processes]"),
-        (["run", "--layout", "processes"], "--layout threads goes with any"),
         (["run", "--ranks", "four"], "expected a whole number from 1 to 65536"),
         (["run", "--deadline", "2m"], "expected seconds, from 0.001 to 86400"),
         (["run", "--iters", "-1"], "expected a whole number from 1 to 1000000"),
@@ -139,7 +138,7 @@ fn an_empty_twin_counts_as_none() {
 
 #[test]
 fn help_lists_every_option_with_examples_and_exit_codes() {
-    for sub in collcheck::cli::command().get_subcommands() {
+    for sub in collcheck::cli::command().get_subcommands().filter(|sub| !sub.is_hide_set()) {
         let help = run(&[sub.get_name(), "--help"], &[]);
         assert_eq!(help.code, Some(0));
         for arg in sub.get_arguments().filter(|arg| !arg.is_hide_set()) {

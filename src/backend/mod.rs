@@ -329,6 +329,23 @@ pub struct Layout {
 /// Frees whoever is in a call of a station, from another thread; see [`Station::aborter`].
 pub type Aborter = Box<dyn Fn() + Send + Sync>;
 
+/// What another process needs to be a rank of a communicator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recipe {
+    /// The host backend, see [`host::HostBackend::join`].
+    Host {
+        /// Bytes of memory that all ranks share.
+        bytes: u64,
+    },
+    /// NCCL, see [`nccl::process`].
+    Nccl {
+        /// The library.
+        library: std::path::PathBuf,
+        /// Ranks that share one GPU.
+        ranks_per_gpu: u32,
+    },
+}
+
 /// A kind of place where ranks run.
 pub trait Backend: Send + Sync {
     /// What results hold for.
@@ -343,8 +360,8 @@ pub trait Backend: Send + Sync {
     /// [`Opening::Unsupported`] is no fault of the machine: such cases are skipped.
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening>;
 
-    /// Bytes that processes share to be ranks of one communicator; an error where ranks cannot be processes.
-    fn channel_bytes(&self, _making: &Making) -> Result<u64, Opening> {
+    /// What other processes need to be ranks of one communicator; an error where they cannot.
+    fn recipe(&self, _making: &Making) -> Result<Recipe, Opening> {
         Err(Opening::Unsupported("ranks of this backend cannot be processes: use --layout threads".to_owned()))
     }
 

@@ -137,12 +137,11 @@ fn plan(args: MeasureArgs, layout: LayoutChoice, suite: Settings, cases: Vec<Cas
 }
 
 fn target(args: TargetArgs) -> anyhow::Result<Target> {
-    if args.layout == LayoutChoice::Processes {
-        ensure!(
-            args.backend == BackendChoice::Host,
-            "--layout processes needs --backend host in this version; --layout threads goes with any"
-        );
-    }
+    ensure!(
+        args.layout == LayoutChoice::Threads || args.ranks_per_thread == 1,
+        "--layout processes has one rank in each, --ranks-per-thread {} cannot be had",
+        args.ranks_per_thread
+    );
     if let Some(file) = args.nccl.as_ref().filter(|_| args.backend != BackendChoice::Host) {
         ensure!(file.is_file(), "--nccl {}: there is no such file", file.display());
     }

@@ -368,7 +368,7 @@ impl Session {
         let limit = deadline::making(self.environment.ranks);
         let team: Box<dyn Workers> = match self.plan.layout {
             LayoutChoice::Threads => Box::new(Team::start(&self.backend, alike, &making, limit, &self.interrupt)?),
-            LayoutChoice::Processes => Box::new(Crew::start(&self.backend, &making, limit, &self.interrupt)?),
+            LayoutChoice::Processes => Box::new(Crew::start(&self.backend, alike, &making, limit, &self.interrupt)?),
         };
         self.team = Some((making, team));
         (self.fresh, self.late) = (true, 0);

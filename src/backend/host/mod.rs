@@ -36,7 +36,7 @@ pub use algorithms::Algorithm;
 pub use station::{Direction, HostStation, Transfer};
 pub use wait::Abort;
 
-use super::{Backend, Environment, Layout, Making, Opening, Station, Unavailable};
+use super::{Backend, Environment, Layout, Making, Opening, Recipe, Station, Unavailable};
 use crate::case::Case;
 use memory::Region;
 use transport::{Geometry, Links};
@@ -99,7 +99,7 @@ impl HostBackend {
             .ok_or_else(too_many)
     }
 
-    /// A rank's station in a process of its own. `channels` is memory of [`Backend::channel_bytes`] bytes that all ranks
+    /// A rank's station in a process of its own. `channels` is memory as [`Recipe::Host`] says that all ranks
     /// share, zero before the first of them joins; each rank joins once.
     pub fn join(channels: &File, ranks: u32, rank: u32) -> Result<HostStation, Unavailable> {
         let geometry = Geometry::new(ranks as usize);
@@ -144,12 +144,13 @@ impl Backend for HostBackend {
         Some(machine::available_memory()? / u64::from(self.ranks) / 2)
     }
 
-    fn channel_bytes(&self, making: &Making) -> Result<u64, Opening> {
+    fn recipe(&self, making: &Making) -> Result<Recipe, Opening> {
         if let Some(what) = beyond(making) {
             return Err(Opening::Unsupported(format!("the host backend has no {what}")));
         }
         let bytes = Geometry::new(self.ranks as usize).bytes().and_then(|bytes| u64::try_from(bytes).ok());
-        bytes.ok_or_else(|| Unavailable("there is no memory for the channels".to_owned()).into())
+        let bytes = bytes.ok_or_else(|| Unavailable("there is no memory for the channels".to_owned()))?;
+        Ok(Recipe::Host { bytes })
     }
 
     fn open(&self, _cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {

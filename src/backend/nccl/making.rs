@@ -1,10 +1,10 @@
-//! Making communicators: all ranks of a process at once, as a case wants them.
+//! Making communicators: all ranks of a process at once, as a case wants them. Other processes may make other ranks.
 
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 
-use super::api::{self, Code, Comm, Config};
+use super::api::{self, Code, Comm, Config, UniqueId};
 use super::communicator::Communicator;
 use super::device::Device;
 use super::library::Library;
@@ -34,10 +34,33 @@ pub fn permutation(ordinals: &[u32]) -> Option<Vec<usize>> {
     ordinals.iter().any(|ordinal| ordinal != first).then(|| (0..ordinals.len()).rev().collect())
 }
 
-/// Makes the communicators of all ranks, `devices[rank]` being each one's GPU, in groups of this thread.
+/// The ranks of a communicator that this process makes.
+pub struct Party<'a> {
+    /// The first of them; the others follow it.
+    pub first: u32,
+    /// Each one's GPU.
+    pub devices: &'a [Arc<Device>],
+    /// Ranks of the communicator, those of other processes included.
+    pub ranks: u32,
+}
+
+impl Party<'_> {
+    fn size(&self) -> c_int {
+        c_int::try_from(self.ranks).unwrap_or(c_int::MAX)
+    }
+
+    /// The rank of one of the devices.
+    fn rank(&self, index: usize) -> u32 {
+        self.first.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
+/// Makes the communicators of the party's ranks, in groups of this thread. All parties do this with the same `id`, at the
+/// same time.
 pub fn communicators(
     library: &Arc<Library>,
-    devices: &[Arc<Device>],
+    party: &Party<'_>,
+    id: UniqueId,
     making: &Making,
 ) -> Result<Vec<Communicator>, RankError> {
     supported(library, making)?;
@@ -48,29 +71,27 @@ pub fn communicators(
     if making.nonblocking {
         config = config.nonblocking();
     }
-    let id = library.unique_id()?;
-    let ranks = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
     let call = "ncclCommInitRankConfig";
-    let handles = in_group(library, call, devices, |rank, handle| {
+    let handles = in_group(library, call, party, |index, handle| {
+        let rank = c_int::try_from(party.rank(index)).unwrap_or(c_int::MAX);
         // SAFETY: `handle` is good for one handle until the group has ended; `config` is initialised.
-        unsafe { (library.api.comm_init_rank_config)(handle, ranks, id, rank, &mut config) }
+        unsafe { (library.api.comm_init_rank_config)(handle, party.size(), id, rank, &mut config) }
     })?;
-    let made = owned(library, &handles);
-    let made = settled(made, call, ranks)?;
-    if making.split { split(library, devices, made) } else { Ok(made) }
+    let made = settled(owned(library, party, &handles), call, party.size())?;
+    if making.split { split(library, party, made) } else { Ok(made) }
 }
 
 /// Splits off communicators of the same ranks in the same order, which keep their parents alive.
 fn split(
     library: &Arc<Library>,
-    devices: &[Arc<Device>],
+    party: &Party<'_>,
     parents: Vec<Communicator>,
 ) -> Result<Vec<Communicator>, RankError> {
-    let ranks = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
     let call = "ncclCommSplit";
     let raw: Vec<Comm> = parents.iter().map(Communicator::raw).collect();
-    let children = in_group(library, call, devices, |rank, handle| {
-        let parent = usize::try_from(rank).ok().and_then(|rank| raw.get(rank)).copied().unwrap_or(ptr::null_mut());
+    let children = in_group(library, call, party, |index, handle| {
+        let rank = c_int::try_from(party.rank(index)).unwrap_or(c_int::MAX);
+        let parent = raw.get(index).copied().unwrap_or(ptr::null_mut());
         // SAFETY: the parent is live, and `handle` good for one handle until parents have settled. No configuration: the
         // child takes its parent's.
         unsafe { (library.api.comm_split)(parent, 0, rank, handle, ptr::null_mut()) }
@@ -78,7 +99,7 @@ fn split(
     .and_then(|handles| {
         // A nonblocking parent says when its child is there; only then is the child's handle written.
         match parents.iter().try_for_each(|parent| parent.settle(call)) {
-            Ok(()) => settled(owned(library, &handles), call, ranks),
+            Ok(()) => settled(owned(library, party, &handles), call, party.size()),
             Err(e) => {
                 Box::leak(handles.0); // NCCL may still be writing
                 Err(e)
@@ -110,21 +131,21 @@ impl Handles {
 fn in_group(
     library: &Library,
     call: &str,
-    devices: &[Arc<Device>],
-    mut make: impl FnMut(c_int, *mut Comm) -> Code,
+    party: &Party<'_>,
+    mut make: impl FnMut(usize, *mut Comm) -> Code,
 ) -> Result<Handles, RankError> {
     let api = &library.api;
-    let mut handles = Handles(vec![ptr::null_mut(); devices.len()].into_boxed_slice());
+    let mut handles = Handles(vec![ptr::null_mut(); party.devices.len()].into_boxed_slice());
     let first = handles.0.as_mut_ptr();
     // SAFETY: takes nothing.
     library.check("ncclGroupStart", unsafe { (api.group_start)() })?;
     let mut failure = None;
-    for (index, device) in devices.iter().enumerate() {
+    for (index, device) in party.devices.iter().enumerate() {
         if let Err(e) = device.context.activate() {
             failure = Some(e.into());
             break;
         }
-        let code = make(c_int::try_from(index).unwrap_or(c_int::MAX), first.wrapping_add(index));
+        let code = make(index, first.wrapping_add(index));
         if code != api::SUCCESS && code != api::IN_PROGRESS {
             failure = Some(library.failure(call, code));
             break;
@@ -142,8 +163,9 @@ fn in_group(
     Ok(handles)
 }
 
-fn owned(library: &Arc<Library>, handles: &Handles) -> Vec<Communicator> {
-    (0..).zip(handles.read()).map(|(rank, raw)| Communicator::new(library, raw, rank)).collect()
+fn owned(library: &Arc<Library>, party: &Party<'_>, handles: &Handles) -> Vec<Communicator> {
+    let handles = handles.read().into_iter().enumerate();
+    handles.map(|(index, raw)| Communicator::new(library, raw, party.rank(index))).collect()
 }
 
 /// Waits for all of them, and looks whether they are what was asked for; none is left where one is not.

@@ -6,9 +6,10 @@
 //! library    one loaded NCCL    api  its C interface    version
 //! driver     the CUDA driver    device  a GPU and its kernels    checker  what check kernels find
 //! storage    memory, the driver's or NCCL's    buffer  between guard zones    registration  telling NCCL of them
-//! making     all ranks' communicators    communicator  one rank's
+//! making     communicators of a process' ranks    communicator  one rank's
 //! program    what cases make ranks call    launch  ready for calling
 //! station    one thread's ranks    lane  one rank    peers  what stations share
+//! process    one rank in a process of its own
 //! ```
 //!
 //! Needed on the machine: the CUDA driver (525 or newer) and NCCL (2.19 or newer). No toolkit.
@@ -25,6 +26,7 @@ mod launch;
 mod library;
 mod making;
 mod peers;
+pub mod process;
 mod program;
 mod registration;
 mod search;
@@ -37,9 +39,10 @@ use std::sync::Arc;
 
 use self::device::Device;
 use self::lane::Lane;
+use self::making::Party;
 use self::peers::Peers;
 use self::station::NcclStation;
-use super::{Backend, Environment, Making, Opening, RankError, Station, Unavailable};
+use super::{Backend, Environment, Making, Opening, RankError, Recipe, Station, Unavailable};
 use crate::case::Case;
 
 pub use self::library::Library;
@@ -161,6 +164,13 @@ impl Backend for NcclBackend {
         self.devices.iter().map(|device| lane::budget(device.free, self.ranks_per_gpu)).min()
     }
 
+    fn recipe(&self, making: &Making) -> Result<Recipe, Opening> {
+        if *making != Making::default() {
+            return Err(Opening::Unsupported("communicators of another making are not had yet".to_owned()));
+        }
+        Ok(Recipe::Nccl { library: self.library.path.clone(), ranks_per_gpu: self.ranks_per_gpu })
+    }
+
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {
         let failed = |e: RankError| match e {
             RankError::Unsupported(why) => Opening::Unsupported(why),
@@ -181,7 +191,9 @@ impl Backend for NcclBackend {
             });
         }
 
-        let communicators = making::communicators(&self.library, &devices, making).map_err(failed)?;
+        let party = Party { first: 0, devices: &devices, ranks };
+        let id = self.library.unique_id().map_err(failed)?;
+        let communicators = making::communicators(&self.library, &party, id, making).map_err(failed)?;
         let mut lanes = Vec::new();
         for (rank, communicator) in communicators.into_iter().enumerate() {
             let (Some(device), Some(kernels)) = (devices.get(rank), loaded.get(rank)) else { continue };

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use super::Orders;
 use super::child::Worker;
 use super::rendezvous::{Refusal, Rendezvous};
 use super::wire::{self, Down, MOST, Up};
-use super::{Orders, Recipe};
-use crate::backend::{Backend, Making, RankError, Unavailable};
+use crate::backend::{Backend, Making, RankError, Recipe, Unavailable};
+use crate::case::{Case, DType, Op, Primitive};
 use crate::fleet::inquest::{self, Cause, Witness};
 use crate::fleet::log::{Log, now_ns};
 use crate::fleet::protocol::{Report, Request};
@@ -43,9 +44,11 @@ enum Heard {
 }
 
 impl Crew {
-    /// Starts a process for each rank and lets them make the communicator within `limit`.
+    /// Starts a process for each rank and lets them make the communicator within `limit`. `cases` is what will be asked of
+    /// them.
     pub fn start(
         backend: &Arc<dyn Backend>,
+        mut cases: Vec<Case>,
         making: &Making,
         limit: Duration,
         interrupt: &AtomicBool,
@@ -55,7 +58,12 @@ impl Crew {
         let memory = |e: std::io::Error| Unavailable(format!("no memory can be shared with workers: {e}"));
         let network = |e: std::io::Error| Unavailable(format!("workers cannot be waited for: {e}"));
 
-        let channels = shared(backend.channel_bytes(making)?).map_err(memory)?;
+        let recipe = backend.recipe(making)?;
+        let bytes = match recipe {
+            Recipe::Host { bytes } => bytes,
+            Recipe::Nccl { .. } => 0,
+        };
+        let channels = shared(bytes).map_err(memory)?;
         let logs = shared(u64::from(ranks) * Log::SHARED_BYTES).map_err(memory)?;
         let mut rendezvous = Rendezvous::open(ranks).map_err(network)?;
         let address = rendezvous.address().map_err(network)?;
@@ -67,7 +75,8 @@ impl Crew {
                 rank,
                 ranks,
                 logs: logs.as_raw_fd(),
-                recipe: Recipe::Host { channels: channels.as_raw_fd() },
+                channels: channels.as_raw_fd(),
+                recipe: recipe.clone(),
             };
             let started = Worker::start(&orders);
             workers.push(started.map_err(|e| Unavailable(format!("worker {rank} cannot be started: {e}")))?);
@@ -98,6 +107,9 @@ impl Crew {
             members.push(Member { worker, stream, log });
         }
         let mut crew = Crew { members, heard, _memory: vec![channels, OwnedFd::from(logs)] };
+        cases.sort_by_key(kind);
+        cases.dedup_by_key(|case| kind(case));
+        crew.tell(&Down::Cases(cases));
         crew.made(end, limit, interrupt)?;
         Ok(crew)
     }
@@ -113,6 +125,7 @@ impl Crew {
                         *ready = true;
                     }
                 }
+                Ok((0, Heard::Said(Up::Identity(identity)))) => self.tell(&Down::Identity(identity)),
                 Ok((index, Heard::Said(Up::Failed(why)))) => {
                     return Err(Unavailable(format!("rank {index} cannot start: {why}")).into());
                 }
@@ -195,7 +208,9 @@ impl Workers for Crew {
                         *place = Some(own);
                     }
                 }
-                Ok((index, Heard::Said(Up::Ready | Up::Failed(_)))) => note(&mut said, index, "spoke out of turn"),
+                Ok((index, Heard::Said(Up::Ready | Up::Failed(_) | Up::Identity(_)))) => {
+                    note(&mut said, index, "spoke out of turn")
+                }
                 Ok((index, Heard::Lost(why))) => {
                     note(&mut said, index, &format!("its connection ended: {why}"));
                     give_up.get_or_insert(Instant::now() + AFTER_DEATH);
@@ -226,6 +241,11 @@ impl Workers for Crew {
         }
         Ended::Reported(reports.into_iter().flatten().flatten().collect())
     }
+}
+
+/// What kernels depend on: one case of each kind is enough to load them all.
+fn kind(case: &Case) -> (Primitive, Option<Op>, DType) {
+    (case.primitive, case.op, case.dtype)
 }
 
 fn note(said: &mut [Vec<String>], index: usize, what: &str) {

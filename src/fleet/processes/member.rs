@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use super::Orders;
 use super::wire::{self, Down, Hello, MOST, PROTOCOL, Up};
-use super::{Orders, Recipe};
-use crate::backend::Station;
 use crate::backend::host::HostBackend;
+use crate::backend::nccl::process::Candidate;
+use crate::backend::{Recipe, Station, Unavailable};
 use crate::fleet::log::{Doing, Log};
 use crate::fleet::recorder::Recorder;
 use crate::fleet::worker::{self, Meeting};
@@ -45,8 +46,7 @@ pub fn main() -> anyhow::Result<()> {
         Down::Refused(why) => bail!("the coordinator refused rank {}: {why}", orders.rank),
         _ => bail!("the coordinator spoke out of turn"),
     }
-    let made = station(&orders);
-    match made {
+    match station(&orders, &mut stream) {
         Ok((station, log)) => {
             wire::send(&mut stream, &Up::Ready)?;
             serve(station, &log, stream)
@@ -61,11 +61,24 @@ fn die_with_coordinator() {
     std::process::exit(0);
 }
 
-fn station(orders: &Orders) -> anyhow::Result<(Box<dyn Station>, Log)> {
+fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<(Box<dyn Station>, Log)> {
+    let Down::Cases(cases) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
     let log = Log::shared(&inherited(orders.logs)?, orders.rank).context("the log cannot be mapped")?;
-    let Recipe::Host { channels } = orders.recipe;
-    let station = HostBackend::join(&inherited(channels)?, orders.ranks, orders.rank)?;
-    let mut recorder = Recorder::new(Box::new(station), std::slice::from_ref(&log))?;
+    let station: Box<dyn Station> = match &orders.recipe {
+        Recipe::Host { .. } => Box::new(HostBackend::join(&inherited(orders.channels)?, orders.ranks, orders.rank)?),
+        Recipe::Nccl { library, ranks_per_gpu } => {
+            let candidate = Candidate::new(library, orders.rank, orders.ranks, *ranks_per_gpu, &cases);
+            let candidate = candidate.map_err(Unavailable)?;
+            if orders.rank == 0 {
+                wire::send(stream, &Up::Identity(candidate.identity()?))?;
+            }
+            let Down::Identity(identity) = wire::receive(stream, MOST)? else {
+                bail!("the coordinator spoke out of turn")
+            };
+            candidate.join(&identity)?
+        }
+    };
+    let mut recorder = Recorder::new(station, std::slice::from_ref(&log))?;
     recorder.enter()?;
     Ok((Box::new(recorder), log))
 }

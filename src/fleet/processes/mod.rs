@@ -19,6 +19,8 @@ pub use crew::Crew;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::Recipe;
+
 /// What a worker process is told on its standard input, in one line. Descriptors are inherited ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Orders {
@@ -29,16 +31,8 @@ struct Orders {
     ranks: u32,
     /// Its log and those of the others.
     logs: i32,
+    /// Memory that the backend's ranks share, if they do.
+    channels: i32,
     /// How its station is made.
     recipe: Recipe,
-}
-
-/// How a worker process makes its rank of the communicator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Recipe {
-    /// The host backend, with its channels in this inherited memory.
-    Host {
-        /// The descriptor.
-        channels: i32,
-    },
 }

@@ -44,14 +44,17 @@ pub enum Refusal {
     Taken(u32),
 }
 
+/// Who has connected, and what it said.
+type Greeting = (SocketAddr, TcpStream, Result<Hello, NoMessage>);
+
 /// The open door.
 pub struct Rendezvous {
     listener: TcpListener,
     token: String,
     ranks: u32,
     here: BTreeMap<u32, TcpStream>,
-    greet: Sender<(SocketAddr, TcpStream, Result<Hello, NoMessage>)>,
-    greeted: Receiver<(SocketAddr, TcpStream, Result<Hello, NoMessage>)>,
+    greet: Sender<Greeting>,
+    greeted: Receiver<Greeting>,
     candidates: usize,
 }
 

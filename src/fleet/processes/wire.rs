@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::case::Case;
 use crate::fleet::protocol::{Report, Request};
 
 /// Goes up with every change of the messages.
@@ -32,6 +33,8 @@ pub struct Hello {
 /// From a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Up {
+    /// The communicator's identity, which rank 0 makes.
+    Identity(Vec<u8>),
     /// Its part of the communicator is made.
     Ready,
     /// Its part of the communicator cannot be made.
@@ -49,6 +52,10 @@ pub enum Down {
     Welcome,
     /// It is not: why. The connection ends.
     Refused(String),
+    /// What will be run, one case of each kind.
+    Cases(Vec<Case>),
+    /// The communicator's identity.
+    Identity(Vec<u8>),
     /// A case to run.
     Case(Box<Request>),
     /// All have met: whether all are well.
