@@ -64,15 +64,8 @@ fn copy_bandwidth(station: &mut dyn Station) -> anyhow::Result<f64> {
 }
 
 fn kernels(station: &mut dyn Station, plan: &Plan) -> anyhow::Result<(f64, f64)> {
-    let region = |content| Region {
-        buffer: Buffer::Recv,
-        start: 0,
-        len: BYTES / plan.dtype().size(),
-        plan,
-        content,
-        base: 0,
-        twist: None,
-    };
+    let region =
+        |content| Region { buffer: Buffer::Recv, start: 0, len: BYTES / plan.dtype().size(), plan, content, base: 0 };
     let fill = median(station, |s| Ok(s.fill(0, &region(Content::Input { rank: 0, element: 0 }))?))?;
     station.fill(0, &region(Content::Reduced { element: 0 }))?;
     let check = median(station, |s| Ok(s.check(0, &region(Content::Reduced { element: 0 }))?))?;

@@ -129,7 +129,7 @@ fn calls_of_one_launch_each_have_their_own_part_of_the_buffers() {
             .map(|(i, trial)| {
                 let len = 64 / trial.case.dtype.size();
                 let content = Content::Input { rank, element: 0 };
-                Region { buffer: Buffer::Send, start: 0, len, plan: &trial.plan, content, base: 64 * i, twist: None }
+                Region { buffer: Buffer::Send, start: 0, len, plan: &trial.plan, content, base: 64 * i }
             })
             .collect();
         station.prepare(&need(192, 192)).unwrap();

@@ -279,7 +279,7 @@ mod tests {
         let case = case();
         let plan = Plan::new(1, case.primitive, case.op, case.dtype, 1, 0);
         let workload = case.workload(1);
-        let call = Call { case: &case, workload, placement: Placement::OutOfPlace, plan: &plan, base: 0 };
+        let call = Call { case: &case, workload, placement: Placement::OutOfPlace, plan: &plan, base: 0, twist: None };
         (0..times).try_for_each(|_| station.launch(std::slice::from_ref(&call)))
     }
 

@@ -95,14 +95,8 @@ impl<'a> Trial<'a> {
         let (start, _) = self.starts().unwrap();
         let unit = self.case.primitive.unit();
         let w = self.case.workload(self.ranks);
-        let region = |start, len, content| Region {
-            buffer: Buffer::Recv,
-            start,
-            len,
-            plan: &self.plan,
-            content,
-            base: 0,
-        };
+        let region =
+            |start, len, content| Region { buffer: Buffer::Recv, start, len, plan: &self.plan, content, base: 0 };
         let mut regions: Vec<_> = unit
             .expected(&w, self.rank)
             .into_iter()
@@ -128,14 +122,7 @@ impl<'a> Trial<'a> {
         let buffer = if self.placement == Placement::InPlace { Buffer::Recv } else { Buffer::Send };
         let content = Content::Input { rank: self.rank, element: 0 };
         let len = unit.shape(&w).send;
-        unit.sends(&w, self.rank).then_some(Region {
-            buffer,
-            start,
-            len,
-            plan: &self.plan,
-            content,
-            base: 0,
-        })
+        unit.sends(&w, self.rank).then_some(Region { buffer, start, len, plan: &self.plan, content, base: 0 })
     }
 
     pub fn prepare(&self, station: &mut HostStation) -> Result<(), RankError> {
