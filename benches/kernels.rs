@@ -51,7 +51,14 @@ fn main() -> anyhow::Result<()> {
 fn copy_bandwidth(station: &mut dyn Station) -> anyhow::Result<f64> {
     let case: Case = "all_reduce::sum::float::1GiB".parse()?;
     let plan = Plan::new(1, case.primitive, case.op, case.dtype, 1, 0);
-    let call = Call { case: &case, workload: case.workload(1), placement: Placement::OutOfPlace, plan: &plan, base: 0 };
+    let call = Call {
+        case: &case,
+        workload: case.workload(1),
+        placement: Placement::OutOfPlace,
+        plan: &plan,
+        base: 0,
+        twist: None,
+    };
     let us = median(station, |station| Ok(station.launch(std::slice::from_ref(&call))?))?;
     Ok(2.0 * BYTES as f64 / us / 1e3)
 }

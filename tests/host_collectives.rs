@@ -159,7 +159,7 @@ fn calls_of_one_launch(backend: &HostBackend, cases: &[Case]) {
             .zip(&trials)
             .map(|(i, Trial { case, plan, .. })| {
                 let workload = case.workload(3);
-                Call { case, workload, placement: OutOfPlace, plan, base: 64 * i }
+                Call { case, workload, placement: OutOfPlace, plan, base: 64 * i, twist: None }
             })
             .collect();
         station.launch(&calls).unwrap();

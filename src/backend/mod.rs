@@ -3,11 +3,14 @@
 pub mod host;
 pub mod nccl;
 pub mod sockets;
+mod twist;
 
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, DType, Forced, Variant, Workload};
 use crate::oracle::Plan;
+
+pub use twist::Twist;
 
 /// Bytes of guard zone before and after every buffer. A multiple of any alignment that matters.
 pub const GUARD: u64 = 4096;
@@ -209,6 +212,8 @@ pub struct Call<'a> {
     pub plan: &'a Plan,
     /// See [`Region::base`], for both buffers.
     pub base: u64,
+    /// What of its sends and receives is left out or misdirected, for deliberate faults.
+    pub twist: Option<Twist>,
 }
 
 /// How a communicator is made. Cases with the same making share one.
@@ -398,6 +403,23 @@ pub trait Station: Send {
 
     /// Flips bits of one element, for tests that prove that a wrong result is seen.
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError>;
+
+    /// Reads bytes of a buffer, from byte `at` relative to its base on, which may lie in a guard zone: all of them between
+    /// [`GUARD`] bytes before the base and [`GUARD`] bytes behind the last byte prepared. Waits for what was queued where this
+    /// would be queued, see [`Station::aside`], and for nothing else.
+    fn peek(&mut self, lane: usize, buffer: Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError>;
+
+    /// Writes bytes where [`Station::peek`] reads them, in order with what is queued. For deliberate faults.
+    fn poke(&mut self, lane: usize, buffer: Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError>;
+
+    /// With `true`, whatever is queued from here on goes beside the lanes' streams: to others that nothing orders against
+    /// them. [`Station::wait`], [`Station::verdict`] and [`Station::guards`] wait for both; marks stay on the lanes' own, and
+    /// nothing beside can be recorded. For deliberate races.
+    fn aside(&mut self, aside: bool) -> Result<(), RankError>;
+
+    /// With `true`, launches from here on are of a second communicator of the same ranks, which the first such call
+    /// makes: all stations make that call at the same time. For deliberate faults.
+    fn twin(&mut self, twin: bool) -> Result<(), RankError>;
 
     /// Launches collectives on all lanes; several of them in one group.
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError>;

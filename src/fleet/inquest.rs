@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::log::{Batch, Doing, Log};
+use super::recorder::TWIN;
 use crate::trace::call::{Call, Operation, State};
 use crate::trace::ring::snapshot;
 use crate::trace::text;
@@ -11,6 +12,9 @@ use crate::trace::{Class, Communicator, Diagnosis, Incident, Liveness, RankEvide
 
 /// The communicator's name in verdicts.
 const WORLD: &str = "the communicator";
+
+/// That of its twin.
+const SECOND: &str = "the second communicator";
 
 /// The workers' meetings, as calls that ranks wait in where no call of the library is left open.
 const MEETING: u64 = u64::MAX;
@@ -98,7 +102,7 @@ pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, b
         }
     }
     let diagnosis = judge(&incident(&states, case));
-    let mut message = message(&states, &cause, &diagnosis, began_ns, now_ns);
+    let mut message = message(&states, case, &cause, &diagnosis, began_ns, now_ns);
     for text in unowned.iter().take(LINES).rev() {
         let _ = write!(message, "\nthe library: {}", text::line(text));
     }
@@ -135,7 +139,7 @@ fn state(witness: Witness, case: u64) -> Stand {
     let read = log.and_then(|log| snapshot(&log).ok());
     let own = |read: crate::trace::ring::Snapshot| {
         let before = read.calls.len();
-        let calls: Vec<Call> = read.calls.into_iter().filter(|call| call.comm == case).collect();
+        let calls: Vec<Call> = read.calls.into_iter().filter(|call| call.comm & !TWIN == case).collect();
         // what was overwritten is of this case only if nothing older is left
         let lost = if calls.len() == before { read.lost } else { 0 };
         (calls, lost)
@@ -147,7 +151,9 @@ fn state(witness: Witness, case: u64) -> Stand {
 /// Where a batch of launches was not ended by all: puts its launches in place of the record that stands for them, those
 /// around the one that the slowest rank is at.
 fn unroll(states: &mut [Stand]) {
-    let of_first = |batch: &Batch, call: &Call| (batch.first..batch.first + batch.calls).contains(&call.seq);
+    let of_first = |batch: &Batch, call: &Call| {
+        call.comm & TWIN == 0 && (batch.first..batch.first + batch.calls).contains(&call.seq)
+    };
     let under_way = |state: &Stand| {
         let batch = state.batch?;
         let mut calls = state.calls.iter().flatten();
@@ -161,7 +167,7 @@ fn unroll(states: &mut [Stand]) {
             continue;
         };
         // a call that came in place of the first launch has its number too
-        let mut left = batch.calls;
+        let mut left = batch.records;
         let stands = |call: &Call| {
             let first = left > 0 && of_first(&batch, call);
             left -= u64::from(first);
@@ -211,6 +217,9 @@ fn incident(states: &[Stand], case: u64) -> Incident {
     let ranks: Vec<u32> = states.iter().map(|state| state.rank).collect();
     let communicator = |id, label: &str| Communicator { id, label: label.to_owned(), ranks: ranks.clone() };
     let mut communicators = vec![communicator(case, WORLD)];
+    if states.iter().flat_map(|state| state.calls.iter().flatten()).any(|call| call.comm == case | TWIN) {
+        communicators.push(communicator(case | TWIN, SECOND));
+    }
     if meeting {
         communicators.push(communicator(MEETING, MEETING_NAME));
     }
@@ -231,7 +240,7 @@ fn headline(cause: &Cause, diagnosis: &Diagnosis, what: &str) -> String {
 }
 
 /// Tells where the time went, who was at fault, how the calls differ, and what to do.
-fn message(states: &[Stand], cause: &Cause, diagnosis: &Diagnosis, began_ns: u64, now_ns: u64) -> String {
+fn message(states: &[Stand], case: u64, cause: &Cause, diagnosis: &Diagnosis, began_ns: u64, now_ns: u64) -> String {
     let mut message = headline(cause, diagnosis, "no end");
     let pending = states.iter().flat_map(|s| s.calls.iter().flatten()).filter(|c| c.state != State::Completed);
     if let Some(call) = pending.min_by_key(|call| (call.created_ns, call.seq)) {
@@ -247,10 +256,14 @@ fn message(states: &[Stand], cause: &Cause, diagnosis: &Diagnosis, began_ns: u64
             longest.filter(|since| *since > 0).map_or(String::new(), |ns| format!(", for {:.1} s", since(ns, now_ns)));
         let _ = write!(message, "\n{}: {stage}{age}", text::ranks(&ranks));
     }
-    let sequence = diagnosis.verdict.sequence.filter(|_| diagnosis.verdict.communicator.as_deref() == Some(WORLD));
-    if let Some(sequence) = sequence {
+    let comm = match diagnosis.verdict.communicator.as_deref() {
+        Some(WORLD) => Some(case),
+        Some(SECOND) => Some(case | TWIN),
+        _ => None,
+    };
+    if let (Some(comm), Some(sequence)) = (comm, diagnosis.verdict.sequence) {
         let _ = write!(message, "\ncall {sequence} side by side:");
-        for (ranks, call) in alike(states, |state| at(state, sequence)).into_iter().take(MOST) {
+        for (ranks, call) in alike(states, |state| at(state, comm, sequence)).into_iter().take(MOST) {
             let _ = write!(message, "\n  {}: {call}", text::ranks(&ranks));
         }
     }
@@ -323,13 +336,19 @@ fn begun_ns(state: &Stand) -> u64 {
     }
 }
 
-/// A rank's call with this number, with all its arguments.
-fn at(state: &Stand, sequence: u64) -> String {
+/// A rank's call with this number, with all its arguments; of an exchange, all its sends and receives.
+fn at(state: &Stand, comm: u64, sequence: u64) -> String {
     let Some(calls) = &state.calls else { return "no record".to_owned() };
-    let Some(call) = calls.iter().find(|call| call.seq == sequence) else {
-        let passed = calls.last().is_some_and(|last| last.seq > sequence);
-        return if passed { "record overwritten".to_owned() } else { "never called".to_owned() };
-    };
+    let own = || calls.iter().filter(|call| call.comm == comm);
+    let found: Vec<String> = own().filter(|call| call.seq == sequence).take(MOST).map(arguments).collect();
+    if !found.is_empty() {
+        return found.join("; ");
+    }
+    let passed = own().last().is_some_and(|last| last.seq > sequence);
+    if passed { "record overwritten".to_owned() } else { "never called".to_owned() }
+}
+
+fn arguments(call: &Call) -> String {
     let mut text = call.operation.to_string();
     if let Some(op) = call.op {
         let _ = write!(text, " {op}");

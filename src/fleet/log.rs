@@ -18,14 +18,16 @@ const CALLS: usize = 128;
 const DOING: usize = 0;
 const SINCE: usize = 1;
 const CASE: usize = 2;
-/// Of the batch: the number of its first call (0 where there is none), calls of a launch, launches made, launches done.
+/// Of the batch: the number of its first call (0 where there is none), calls of a launch, launches made, launches done,
+/// records of the announcement.
 const FIRST: usize = 3;
 const CALLS_EACH: usize = 4;
 const MADE: usize = 5;
 const DONE: usize = 6;
 /// A text: its bytes, and so many words of it.
-const TROUBLE_BYTES: usize = 7;
-const TROUBLE: usize = 8;
+const RECORDS: usize = 7;
+const TROUBLE_BYTES: usize = 8;
+const TROUBLE: usize = 9;
 const TROUBLE_WORDS: usize = 15;
 const OWN: usize = TROUBLE + TROUBLE_WORDS;
 
@@ -47,8 +49,10 @@ pub struct Log {
 pub struct Batch {
     /// The number of its first call.
     pub first: u64,
-    /// Calls of a launch.
+    /// Calls of a launch, by their numbers.
     pub calls: u64,
+    /// Records of a launch: more, where a call is a send and a receive.
+    pub records: u64,
     /// Launches made, the last of which may not have returned.
     pub made: u64,
     /// Launches known to be done.
@@ -160,9 +164,10 @@ impl Log {
         self.set(DOING, doing as u64);
     }
 
-    /// Starts a batch of launches, of `calls` calls each, none of which is made yet.
-    pub fn begin_batch(&self, first: u64, calls: u64) {
-        for (word, value) in [(FIRST, 0), (CALLS_EACH, calls), (MADE, 0), (DONE, 0), (FIRST, first)] {
+    /// Starts a batch of launches, of `calls` calls and `records` records each, none of which is made yet.
+    pub fn begin_batch(&self, first: u64, calls: u64, records: u64) {
+        for (word, value) in [(FIRST, 0), (CALLS_EACH, calls), (RECORDS, records), (MADE, 0), (DONE, 0), (FIRST, first)]
+        {
             self.set(word, value);
         }
     }
@@ -185,7 +190,13 @@ impl Log {
     /// The case's last batch.
     pub fn batch(&self) -> Option<Batch> {
         let first = self.get(FIRST);
-        (first > 0).then(|| Batch { first, calls: self.get(CALLS_EACH), made: self.get(MADE), done: self.get(DONE) })
+        (first > 0).then(|| Batch {
+            first,
+            calls: self.get(CALLS_EACH),
+            records: self.get(RECORDS),
+            made: self.get(MADE),
+            done: self.get(DONE),
+        })
     }
 
     /// What the worker does, and since when; of launches see the ring.

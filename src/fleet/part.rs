@@ -151,6 +151,7 @@ pub fn launch<'a>(parts: &'a [Part], inputs: &'a Inputs, placement: Placement) -
         placement,
         plan: &oracle.data,
         base: part.base,
+        twist: None,
     };
     inputs.of(parts).map(call).collect()
 }

@@ -28,6 +28,8 @@ pub enum Misdeed {
     Panic,
     /// Is turned down.
     Refuse,
+    /// Leaves out or misdirects its sends or receives.
+    Twist(Twist),
     /// Sleeps where the call before makes buffers, so that no call is open anywhere.
     SleepInPrepare(Duration),
 }
@@ -84,6 +86,19 @@ struct Disturbed {
 }
 
 impl Station for Disturbed {
+    fn peek(&mut self, lane: usize, buffer: Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
+        self.station.peek(lane, buffer, at, into)
+    }
+    fn poke(&mut self, lane: usize, buffer: Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError> {
+        self.station.poke(lane, buffer, at, bytes)
+    }
+    fn aside(&mut self, aside: bool) -> Result<(), RankError> {
+        self.station.aside(aside)
+    }
+    fn twin(&mut self, twin: bool) -> Result<(), RankError> {
+        self.station.twin(twin)
+    }
+
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
         if self.launches.fetch_add(1, Ordering::Relaxed) + 1 != self.fault.launch {
             return self.station.launch(calls);
@@ -98,6 +113,11 @@ impl Station for Disturbed {
             Misdeed::Sleep(time) | Misdeed::SleepInPrepare(time) => {
                 std::thread::sleep(time);
                 self.station.launch(calls)
+            }
+            Misdeed::Twist(twist) => {
+                let calls: Vec<Call<'_>> =
+                    calls.iter().map(|call| Call { twist: Some(twist), ..call.clone() }).collect();
+                self.station.launch(&calls)
             }
             Misdeed::Half => {
                 let halved: Vec<Case> =

@@ -96,13 +96,13 @@ struct OwnedCall {
 
 impl OwnedCall {
     fn of(call: &Call<'_>) -> OwnedCall {
-        let Call { case, workload, placement, plan, base } = call.clone();
+        let Call { case, workload, placement, plan, base, .. } = call.clone();
         OwnedCall { case: case.clone(), workload, placement, plan: plan.clone(), base }
     }
 
     fn call(&self) -> Call<'_> {
         let OwnedCall { case, workload, placement, plan, base } = self;
-        Call { case, workload: *workload, placement: *placement, plan, base: *base }
+        Call { case, workload: *workload, placement: *placement, plan, base: *base, twist: None }
     }
 }
 
@@ -247,6 +247,22 @@ impl Station for FaultyStation {
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         assert!(!self.recording, "damage cannot be captured");
         self.inner.tamper(lane, buffer, dtype, index, xor)
+    }
+
+    fn peek(&mut self, lane: usize, buffer: Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
+        self.inner.peek(lane, buffer, at, into)
+    }
+
+    fn poke(&mut self, lane: usize, buffer: Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError> {
+        self.inner.poke(lane, buffer, at, bytes)
+    }
+
+    fn aside(&mut self, aside: bool) -> Result<(), RankError> {
+        self.inner.aside(aside)
+    }
+
+    fn twin(&mut self, twin: bool) -> Result<(), RankError> {
+        self.inner.twin(twin)
     }
 
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {

@@ -1,9 +1,11 @@
 //! The host backend: ranks are threads of this machine, and collectives run over shared memory or TCP connections.
 //!
 //! ```text
-//! HostBackend ── open ──> HostStation, one a rank
+//! HostBackend ── open ──> HostStation, one a rank ── side (a second thread of the rank)
 //!                           │ launch
 //!                           v
+//!   site (buffers and findings)   port (whose turn it is on a communicator)
+//!                           │
 //!   algorithms (ring, tree, pairs) ── step, arithmetic
 //!                           │
 //!   transport (which channel goes where, groups of sends and receives)
@@ -20,7 +22,11 @@
 //! process of its own, on another host ([`HostBackend::connect`]). A connection that is closed or reset is an error that
 //! names the peer and both addresses. One that is silent is waited for. [`Damage`] makes them so.
 //!
-//! `unsafe` is in `memory` and `channel::ring`, and where spans of a rank's own buffers become slices for one statement.
+//! A rank may work on two threads and, over shared memory, have two communicators, for deliberate faults only. Its threads
+//! then race on the bytes of its buffers, and share nothing else without a lock.
+//!
+//! `unsafe` is in `memory` and `channel::ring`, and where collectives take spans of a rank's own buffers as slices for one
+//! statement.
 
 mod algorithms;
 mod arithmetic;
@@ -29,6 +35,9 @@ mod channel;
 mod content;
 mod machine;
 mod memory;
+mod port;
+mod side;
+mod site;
 mod station;
 mod tcp;
 mod transport;
@@ -37,7 +46,7 @@ mod wait;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 pub use algorithms::Algorithm;
 pub use station::{Direction, HostStation, Transfer};
@@ -47,6 +56,7 @@ pub use wait::Abort;
 use super::{Backend, Environment, Layout, Making, Opening, Recipe, Station, Unavailable};
 use crate::case::Case;
 use memory::Region;
+use station::Spare;
 use tcp::Network;
 use transport::{Geometry, HEADER, Links};
 
@@ -147,10 +157,17 @@ impl HostBackend {
         let too_many = || Unavailable(format!("there is no memory for the channels of {} ranks", self.ranks));
         let region = Arc::new(geometry.bytes().and_then(Region::zeroed).ok_or_else(too_many)?);
         self.remember(&region);
-        (0..self.ranks as usize)
-            .map(|rank| Some(HostStation::new(Links::new(&region, geometry, rank)?, self.forced)))
-            .collect::<Option<_>>()
-            .ok_or_else(too_many)
+        // the second communicator's channels, which most runs never need
+        let second = Arc::new(OnceLock::<Option<Arc<Region>>>::new());
+        let station = |rank| {
+            let (second, abort) = (Arc::clone(&second), Abort::new(Arc::clone(&region)));
+            let spare = Spare::new(move || {
+                let region = second.get_or_init(|| geometry.bytes().and_then(Region::zeroed).map(Arc::new));
+                Some(Links::new(region.as_ref()?, geometry, rank)?.aborted_by(abort.clone()))
+            });
+            Some(HostStation::new(Links::new(&region, geometry, rank)?, spare, self.forced))
+        };
+        (0..self.ranks as usize).map(station).collect::<Option<_>>().ok_or_else(too_many)
     }
 
     /// A rank's station in a process of its own. `channels` is memory as [`Recipe::Host`] says that all ranks
@@ -158,9 +175,16 @@ impl HostBackend {
     pub fn join(channels: &File, ranks: u32, rank: u32) -> Result<HostStation, Unavailable> {
         let geometry = Geometry::new(ranks as usize);
         let broken = || Unavailable("the channels cannot be mapped".to_owned());
-        let region = geometry.bytes().and_then(|bytes| Region::mapped(channels, bytes)).ok_or_else(broken)?;
-        let links = Links::new(&Arc::new(region), geometry, rank as usize).ok_or_else(broken)?;
-        Ok(HostStation::new(links, None))
+        let rank = rank as usize;
+        let bytes = geometry.bytes().ok_or_else(broken)?;
+        let region = Arc::new(Region::mapped(channels, 0, bytes).ok_or_else(broken)?);
+        let links = Links::new(&region, geometry, rank).ok_or_else(broken)?;
+        let (channels, abort) = (channels.try_clone().map_err(|_| broken())?, Abort::new(region));
+        let spare = Spare::new(move || {
+            let region = Region::mapped(&channels, geometry.paged()?, bytes)?;
+            Some(Links::new(&Arc::new(region), geometry, rank)?.aborted_by(abort.clone()))
+        });
+        Ok(HostStation::new(links, spare, None))
     }
 
     /// All ranks listen before the first of them connects.
@@ -239,7 +263,9 @@ impl Backend for HostBackend {
         if self.transport == Transport::Tcp {
             return Ok(Recipe::HostTcp { ip: Ipv4Addr::LOCALHOST.into() });
         }
-        let bytes = Geometry::new(self.ranks as usize).bytes().and_then(|bytes| u64::try_from(bytes).ok());
+        // for a communicator and its twin, of which untouched pages take nothing
+        let bytes = Geometry::new(self.ranks as usize).paged().and_then(|bytes| bytes.checked_mul(2));
+        let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
         let bytes = bytes.ok_or_else(|| Unavailable("there is no memory for the channels".to_owned()))?;
         Ok(Recipe::Host { bytes })
     }
@@ -259,7 +285,8 @@ fn join(joining: Joining, rank: u32, abort: Abort, forced: Option<Algorithm>) ->
     let network =
         network.ok_or_else(|| Unavailable(format!("the address book has {ranks} ranks, and no rank {rank}")))?;
     let links = Links::over(network, abort).ok_or_else(|| Unavailable("there is no memory for channels".to_owned()))?;
-    Ok(HostStation::new(links, forced))
+    // a second communicator would need connections of its own
+    Ok(HostStation::new(links, Spare::new(|| None), forced))
 }
 
 /// What a communicator of this backend cannot be, if it is asked for.
