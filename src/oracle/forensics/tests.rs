@@ -362,7 +362,8 @@ fn the_text_says_faults_and_their_shares_and_the_shape_says_the_place() {
     assert_eq!(alone.to_string(), "bit 7 flipped");
     let many = explained(&scene, START..START + 5000, unwritten);
     assert_eq!(many.to_string(), "never written (all 256 sampled)");
-    let mixed = explained(&scene, START..START + 20, |i, e| if i < START + 15 { !e & 0xffff_ffff } else { i * i ^ e });
+    let mixed =
+        explained(&scene, START..START + 20, |i, e| if i < START + 15 { !e & 0xffff_ffff } else { (i * i) ^ e });
     assert_eq!(mixed.to_string(), "never written (15 of 20); unexplained (5 of 20)");
 }
 
