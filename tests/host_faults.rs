@@ -28,9 +28,12 @@ fn launch_instead(
 #[test]
 fn an_abort_frees_every_rank_that_waits_for_an_absent_one() {
     for transport in TRANSPORTS {
+        let backend = over(transport, 4);
+        // no block fits into a channel
+        let bytes = (4 * backend.channel_ceiling()).max(2 << 20).next_multiple_of(64);
         for primitive in Primitive::ALL {
-            let case = case(primitive, primitive.unit().reduces().then_some(Op::Sum), DType::Float, 2 << 20);
-            let (results, _) = aborted(&over(transport, 4), |rank, station, ready| {
+            let case = case(primitive, primitive.unit().reduces().then_some(Op::Sum), DType::Float, bytes);
+            let (results, _) = aborted(&backend, |rank, station, ready| {
                 let trial = Trial::new(&case, 4, rank, Placement::OutOfPlace, 0);
                 trial.prepare(station).unwrap();
                 ready();

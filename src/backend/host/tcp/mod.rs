@@ -47,7 +47,7 @@ const RECV_BUFFER: usize = 512 << 10;
 pub const CAPACITY: usize = 128 << 10;
 
 /// Bytes that a channel never holds: more than both ends' buffers twice over, and what a reader has taken and not used.
-pub const CEILING: usize = 4 << 20;
+pub const CEILING: usize = 2 << 20;
 
 /// Connections that may wait to be accepted; the kernel has its own limit below that.
 const BACKLOG: i32 = 4096;
