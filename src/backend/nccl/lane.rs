@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::buffer::{self, Buffer, Buffers};
 use super::checker::Checker;
-use super::communicator::{Communicator, Place};
+use super::communicator::{Communicator, Place, abort_all};
 use super::device::{Device, Kernels};
-use super::driver::{self, CudaError, Event, Stream};
+use super::driver::{self, Context, CudaError, Event, Stream};
 use super::outbox::Outbox;
 use super::peers::Peers;
 use super::program::Site;
@@ -121,14 +121,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Aborts both communicators from another thread, also a second one that is made later.
-    pub fn aborter(&self) -> impl Fn() + Send + Sync + use<> {
+    /// Aborts the second communicator from another thread, also one that is made later.
+    pub fn twin_aborter(&self) -> impl Fn() + Send + Sync + use<> {
         let (library, twin) = (Arc::clone(self.communicator.library()), self.twin_place.clone());
-        let first = self.communicator.aborter();
-        move || {
-            twin.abort(&library);
-            first();
-        }
+        move || twin.abort(&library)
     }
 
     /// One of the buffers.
@@ -260,6 +256,29 @@ impl Drop for Lane {
     fn drop(&mut self) {
         // What is dropped next is freed on the current context. An error means that the context, and all in it, is lost.
         let _ = self.device.context.activate();
+    }
+}
+
+/// Ends the communicators of lanes: all of them before any buffer goes, as one rank's kernel may still read another's.
+pub fn close(lanes: &mut [Lane], abort: bool) {
+    let (mut twins, mut firsts) = (Vec::new(), Vec::new());
+    for lane in lanes {
+        firsts.push((lane.device.context, &mut lane.communicator));
+        twins.extend(lane.twin.as_mut().map(|twin| (lane.device.context, twin)));
+    }
+    let close = |all: Vec<(Context, &mut Communicator)>| {
+        for (context, communicator) in all {
+            // Without its GPU current NCCL still takes the communicator down.
+            let _ = context.activate();
+            communicator.close(abort);
+        }
+    };
+    if abort && !twins.is_empty() {
+        abort_all(|| close(twins), || close(firsts));
+    } else {
+        // what was split off first
+        close(twins);
+        close(firsts);
     }
 }
 
