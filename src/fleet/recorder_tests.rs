@@ -9,6 +9,7 @@ use crate::backend::host::HostBackend;
 use crate::backend::{Backend, Layout, Making};
 use crate::case::Case;
 use crate::fleet::inquest::{self, Cause, Witness};
+use crate::fleet::log;
 use crate::oracle::Plan;
 use crate::trace::call::State;
 use crate::trace::ring::{RingMemory, snapshot};
@@ -137,7 +138,7 @@ fn two_ranks_that_enter_the_communicators_in_crossed_order_are_told_so() {
         abort();
         witnesses
     });
-    let found = inquest::hold(witnesses, 9, Cause::Deadline(0.2), 0, now_ns());
+    let found = inquest::hold(witnesses, Vec::new(), 9, Cause::Deadline(0.2), 0, now_ns());
     let verdict = found.diagnosis.verdict;
     assert_eq!((verdict.class, &verdict.culprit_ranks[..]), (Class::DCrossed, &[0, 1][..]), "{}", found.message);
     assert!(found.message.contains("the second communicator"), "{}", found.message);
@@ -166,6 +167,52 @@ fn a_call_aside_is_open_until_it_was_waited_for() {
     assert_eq!(states(), [State::Completed, State::Completed]);
 }
 
+/// Launches in a batch, and then one more outside of it.
+fn batch(recorder: &mut Recorder, times: u32, ended: bool) {
+    let case = case();
+    let plan = Plan::new(1, case.primitive, case.op, case.dtype, 1, 0);
+    let workload = case.workload(1);
+    let call = Call { case: &case, workload, placement: Placement::OutOfPlace, plan: &plan, base: 0, twist: None };
+    let calls = [call];
+    recorder.begin_batch(&calls, false);
+    (0..times).for_each(|_| recorder.launch(&calls).unwrap());
+    if ended {
+        recorder.end_batch();
+    }
+}
+
+#[test]
+fn launches_of_a_batch_are_counted_and_numbers_go_on_behind_them() {
+    let log = Log::allocate();
+    let mut recorder = recorder(&log);
+    recorder.prepare(&Need { send_bytes: 8, recv_bytes: 8, ..Need::default() }).unwrap();
+    log.begin(1, "");
+    launch(&mut recorder, 1).unwrap();
+    batch(&mut recorder, 1000, true);
+    assert_eq!(log.batch(), Some(log::Batch { first: 2, calls: 1, records: 1, made: 1000, done: 1000 }));
+    launch(&mut recorder, 1).unwrap();
+    let calls = snapshot(&log).unwrap().calls;
+    assert_eq!(calls.iter().map(|call| call.seq).collect::<Vec<_>>(), [1, 2, 1002]);
+    assert!(calls.iter().all(|call| call.state == State::Completed));
+}
+
+#[test]
+fn another_call_ends_a_batch_and_a_new_case_forgets_it() {
+    let log = Log::allocate();
+    let mut recorder = recorder(&log);
+    recorder.prepare(&Need { send_bytes: 8, recv_bytes: 8, ..Need::default() }).unwrap();
+    log.begin(1, "");
+    batch(&mut recorder, 3, false);
+    launch(&mut recorder, 1).unwrap();
+    assert_eq!(snapshot(&log).unwrap().calls.iter().map(|call| call.seq).collect::<Vec<_>>(), [1, 4]);
+    batch(&mut recorder, 2, false);
+    log.begin(2, "");
+    assert_eq!(log.batch(), None);
+    launch(&mut recorder, 1).unwrap();
+    let last = snapshot(&log).unwrap().calls.pop().unwrap();
+    assert_eq!((last.comm, last.seq, last.state), (2, 1, State::Completed));
+}
+
 #[test]
 fn a_call_that_fails_stays_open() {
     let log = Log::allocate();
@@ -177,6 +224,26 @@ fn a_call_that_fails_stays_open() {
 }
 
 /// The bound is for a build without optimisation on a busy machine; what it really is, the test prints.
+#[test]
+fn counting_a_launch_costs_next_to_nothing() {
+    const TIMES: u32 = 1_000;
+    let log = Log::allocate();
+    let mut recorder = recorder(&log);
+    recorder.synchronous = true;
+    log.begin(1, "");
+    recorder.begin_batch(&[], false);
+    let mut time = || {
+        let start = Instant::now();
+        (0..TIMES).for_each(|_| recorder.count(|_| Ok(())).unwrap());
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(TIMES)
+    };
+    // the best, so that it does not matter what else runs
+    let each = (0..100).map(|_| time()).fold(f64::MAX, f64::min);
+    println!("{each:.1} ns a launch counted");
+    assert!(each < 500.0, "{each} ns");
+}
+
+/// The same.
 #[test]
 fn recording_a_call_costs_little() {
     const TIMES: u32 = 100_000;
