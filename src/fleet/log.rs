@@ -28,7 +28,7 @@ const DONE: usize = 6;
 const RECORDS: usize = 7;
 const TROUBLE_BYTES: usize = 8;
 const TROUBLE: usize = 9;
-const TROUBLE_WORDS: usize = 15;
+const TROUBLE_WORDS: usize = 14;
 const OWN: usize = TROUBLE + TROUBLE_WORDS;
 
 /// Words that a log takes.
