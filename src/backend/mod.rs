@@ -364,11 +364,6 @@ pub trait Backend: Send + Sync {
     fn recipe(&self, _making: &Making) -> Result<Recipe, Opening> {
         Err(Opening::Unsupported("ranks of this backend cannot be processes: use --layout threads".to_owned()))
     }
-
-    /// Puts something between a worker and its station, outside of what records its calls: deliberate faults.
-    fn disturb(&self, station: Box<dyn Station>) -> Box<dyn Station> {
-        station
-    }
 }
 
 /// One worker thread's ranks (lanes), with their buffers, streams and communicators.

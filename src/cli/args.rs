@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::values::{self, Choice, OpChoice, Seed};
 use crate::case::{Bytes, DType, Primitive};
+use crate::fault::Detector;
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
 use crate::run::plan::{BackendChoice, Destination, LayoutChoice};
@@ -73,7 +74,7 @@ pub struct SelectionArgs {
     #[arg(value_name = "FILTER")]
     pub filters: Vec<String>,
 
-    /// A suite by name (smoke, acceptance, stress, paths) or a TOML file
+    /// A suite by name (smoke, acceptance, stress, paths, faults) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke", env = "COLLCHECK_SUITE")]
     pub suite: String,
 
@@ -223,6 +224,10 @@ pub struct MeasureArgs {
     /// Flip a bit of a result, to prove that it is noticed
     #[arg(long, value_name = "RANK:INDEX:BIT", value_parser = values::tamper, hide = true, env = "COLLCHECK_TAMPER")]
     pub tamper: Option<Tamper>,
+
+    /// Do not listen to this detector of deliberate faults, to prove that it is needed
+    #[arg(long, value_name = "DETECTOR", hide = true, env = "COLLCHECK_BLIND")]
+    pub blind: Option<Detector>,
 }
 
 /// Where results go.

@@ -67,6 +67,9 @@ fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
     if let Some(t) = run.plan.tamper {
         option("--tamper", format!("{}:{}:{}", t.rank, t.index, t.bit));
     }
+    if let Some(detector) = run.plan.blind {
+        option("--blind", detector.to_string());
+    }
     words.extend(last);
     words
 }
@@ -129,6 +132,7 @@ fn plan(args: MeasureArgs, layout: LayoutChoice, suite: Settings, cases: Vec<Cas
         deadline: args.deadline,
         fail_fast: args.fail_fast,
         tamper: args.tamper,
+        blind: args.blind,
         references: args.reference,
         require_reference: args.require_reference,
         path: args.path || suite.path,

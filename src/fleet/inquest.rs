@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::log::{Doing, Log};
+use super::recorder::TWIN;
 use crate::trace::call::{Call, Operation, State};
 use crate::trace::ring::snapshot;
 use crate::trace::text;
@@ -11,6 +12,11 @@ use crate::trace::{Class, Communicator, Diagnosis, Incident, Liveness, RankEvide
 
 /// The communicator's name in verdicts.
 const WORLD: &str = "the communicator";
+
+/// A second one of the same ranks, and either in the case before.
+const TWIN_NAME: &str = "the second communicator";
+const BEFORE: &str = "the case before";
+const TWIN_BEFORE: &str = "the second communicator in the case before";
 
 /// The workers' meetings, as calls that ranks wait in where no call of the library is left open.
 const MEETING: u64 = u64::MAX;
@@ -71,6 +77,55 @@ pub fn hold(witnesses: Vec<Witness>, case: u64, cause: Cause, began_ns: u64, now
     Findings { cause, diagnosis, message }
 }
 
+/// Compares the calls of a case that has come to its end, and of the one before it on the same communicator: what of them
+/// does not belong together, though it ended. `None` if nothing.
+pub fn compare(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
+    let before = case.wrapping_sub(1);
+    let names = [(before, BEFORE), (before | TWIN, TWIN_BEFORE), (case, WORLD), (case | TWIN, TWIN_NAME)];
+    let known = |comm: u64| names.iter().any(|(id, _)| *id == comm);
+    let world: Vec<u32> = witnesses.iter().map(|witness| witness.rank).collect();
+    let evidence = witnesses.into_iter().map(|Witness { rank, liveness, log, messages }| {
+        let read = log.and_then(|log| snapshot(&log).ok());
+        let lost = read.as_ref().map_or(0, |read| read.lost);
+        let calls = read.map(|read| read.calls.into_iter().filter(|call| known(call.comm)).collect());
+        RankEvidence { rank, liveness, calls, lost, finished: true, messages, ..RankEvidence::default() }
+    });
+    let mut incident =
+        Incident { ranks: evidence.collect(), communicators: Vec::new(), world: u32::try_from(world.len()).ok() };
+    let used = |id: u64| incident.ranks.iter().flat_map(|rank| rank.calls.iter().flatten()).any(|call| call.comm == id);
+    let used: Vec<(u64, &str)> = names.into_iter().filter(|(id, _)| used(*id)).collect();
+    let communicator = |(id, label): (u64, &str)| Communicator { id, label: label.to_owned(), ranks: world.clone() };
+    incident.communicators = used.into_iter().map(communicator).collect();
+    let diagnosis = judge(&incident);
+    (!matches!(diagnosis.verdict.class, Class::None | Class::Undetermined)).then_some(diagnosis)
+}
+
+/// A rank that made its calls later than all others, and by how many seconds at the median; `None` if it was not always the
+/// same. Calls are those of a case, by the clock that all ranks of a host share.
+pub fn last_to_call(witnesses: &[Witness], case: u64) -> Option<(u32, f64)> {
+    let mut calls: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
+    for witness in witnesses {
+        let read = witness.log.as_ref().and_then(|log| snapshot(log).ok());
+        for call in read.iter().flat_map(|read| &read.calls).filter(|call| call.comm == case) {
+            calls.entry(call.seq).or_default().push((call.created_ns, witness.rank));
+        }
+    }
+    let mut lags: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    let mut whole = 0usize;
+    for mut made in calls.into_values().filter(|made| made.len() == witnesses.len()) {
+        made.sort_unstable();
+        whole += 1;
+        if let [.., (second, _), (last, rank)] = made[..] {
+            lags.entry(rank).or_default().push(last - second);
+        }
+    }
+    let (rank, mut lags) = lags.into_iter().max_by_key(|(_, lags)| lags.len())?;
+    lags.sort_unstable();
+    let median = *lags.get(lags.len() / 2)?;
+    // the first call of a placement follows a meeting of all, and chance may be the last there
+    (lags.len() * 10 >= whole * 9).then_some((rank, median as f64 / 1e9))
+}
+
 /// Judges a communicator that was not made. `begun` are the ranks that are known to have begun, and `states` says how
 /// those are of which anything is known.
 pub fn unmade(states: &[Liveness], ranks: u32, begun: &[u32], cause: Cause) -> Findings {
@@ -100,7 +155,7 @@ fn state(witness: Witness, case: u64) -> Stand {
     let read = log.and_then(|log| snapshot(&log).ok());
     let own = |read: crate::trace::ring::Snapshot| {
         let before = read.calls.len();
-        let calls: Vec<Call> = read.calls.into_iter().filter(|call| call.comm == case).collect();
+        let calls: Vec<Call> = read.calls.into_iter().filter(|call| call.comm & !TWIN == case).collect();
         // what was overwritten is of this case only if nothing older is left
         let lost = if calls.len() == before { read.lost } else { 0 };
         (calls, lost)
@@ -139,6 +194,9 @@ fn incident(states: &[Stand], case: u64) -> Incident {
     let ranks: Vec<u32> = states.iter().map(|state| state.rank).collect();
     let communicator = |id, label: &str| Communicator { id, label: label.to_owned(), ranks: ranks.clone() };
     let mut communicators = vec![communicator(case, WORLD)];
+    if states.iter().flat_map(|state| state.calls.iter().flatten()).any(|call| call.comm == case | TWIN) {
+        communicators.push(communicator(case | TWIN, TWIN_NAME));
+    }
     if meeting {
         communicators.push(communicator(MEETING, MEETING_NAME));
     }

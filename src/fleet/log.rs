@@ -18,7 +18,9 @@ const CALLS: usize = 128;
 const DOING: usize = 0;
 const SINCE: usize = 1;
 const CASE: usize = 2;
-const OWN: usize = 3;
+const ARMED: usize = 3;
+const ARMED_AT: usize = 4;
+const OWN: usize = 5;
 
 /// Words that a log takes.
 const WORDS: usize = ring::words(CALLS) + OWN;
@@ -110,8 +112,21 @@ impl Log {
     /// Starts a case, under a number that no other case of the run has.
     pub fn begin(&self, case: u64, name: &str) {
         name.clone_into(&mut self.label.lock().unwrap_or_else(PoisonError::into_inner));
+        self.set(ARMED, 0);
+        self.set(ARMED_AT, 0);
         self.set(CASE, case);
         self.at(Doing::Beginning);
+    }
+
+    /// Notes that a deliberate fault is about to be done.
+    pub fn armed(&self) {
+        self.set(ARMED_AT, now_ns());
+        self.set(ARMED, self.get(ARMED).saturating_add(1));
+    }
+
+    /// How often deliberate faults were done in the case begun last, and when the last time.
+    pub fn times_armed(&self) -> (u64, u64) {
+        (self.get(ARMED), self.get(ARMED_AT))
     }
 
     /// The name of the case begun last; empty for who reads another process's log.
@@ -194,8 +209,11 @@ mod tests {
         for _ in 0..2 * CALLS {
             writer.created(&call, u64::MAX);
         }
-        assert_eq!((log.case(), log.doing().0), (7, Doing::Checking));
+        log.armed();
+        assert_eq!((log.case(), log.doing().0, log.times_armed().0), (7, Doing::Checking, 1));
         assert_eq!(snapshot(&log).unwrap().calls.len(), CALLS);
+        log.begin(8, "");
+        assert_eq!(log.times_armed(), (0, 0));
     }
 
     #[test]

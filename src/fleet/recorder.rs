@@ -7,10 +7,13 @@
 //! in a row, the first that is not known to be done may be earlier than the one that hangs.
 
 use super::log::{Doing, Log, now_ns};
-use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Station, Verdict};
-use crate::case::{DType, Op};
+use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Station, Twist, Verdict};
+use crate::case::{DType, Op, Primitive};
 use crate::trace::call::Operation;
 use crate::trace::ring::{Creation, RingError, Ticket, Writer};
+
+/// Added to a case's number, as the id of the second communicator of its ranks.
+pub const TWIN: u64 = 1 << 62;
 
 /// A station whose calls are recorded.
 pub struct Recorder {
@@ -19,14 +22,22 @@ pub struct Recorder {
     /// The case that calls belong to, as a communicator's id: numbers count from 1 in each.
     case: u64,
     label: String,
-    sequence: u64,
+    /// Numbers of the last calls on the communicator and on its twin.
+    sequence: [u64; 2],
     synchronous: bool,
+    /// Whether calls go to the second communicator.
+    twin: bool,
+    /// Whether calls go beside the stream, where they are done only when they have been waited for.
+    aside: bool,
+    /// Such calls were made and not waited for.
+    beside: bool,
     /// What is being captured.
     capturing: Option<Vec<Made>>,
     captured: Vec<Made>,
 }
 
 struct Lane {
+    rank: u32,
     log: Log,
     writer: Writer<Log>,
     /// Calls not known to be done.
@@ -36,23 +47,49 @@ struct Lane {
 /// What is recorded of a call.
 #[derive(Clone)]
 struct Made {
-    operation: Operation,
+    primitive: Primitive,
     op: Option<Op>,
     dtype: DType,
     count: u64,
     root: Option<u32>,
+    ranks: u32,
+    twist: Option<Twist>,
 }
 
 impl Made {
     fn of(call: &Call<'_>) -> Made {
         let unit = call.case.primitive.unit();
         Made {
-            operation: Operation::Collective(call.case.primitive),
+            primitive: call.case.primitive,
             op: call.case.op,
             dtype: call.workload.dtype,
             count: unit.shape(&call.workload).count,
             root: unit.rooted().then_some(call.workload.root),
+            ranks: call.workload.ranks,
+            twist: call.twist,
         }
+    }
+
+    /// What a rank calls. A sendrecv is a send and a receive, of which either can be missing or go astray.
+    fn operations(&self, rank: u32) -> impl Iterator<Item = Operation> {
+        let n = self.ranks;
+        let both = if self.primitive == Primitive::Sendrecv && n > 1 {
+            let (next, previous) = ((rank + 1) % n, (rank + n - 1) % n);
+            let send = match self.twist {
+                Some(Twist::NoSend) => None,
+                Some(Twist::SendTo(peer)) => Some(peer),
+                _ => Some(next),
+            };
+            let recv = match self.twist {
+                Some(Twist::NoRecv) => None,
+                Some(Twist::RecvFrom(peer)) => Some(peer),
+                _ => Some(previous),
+            };
+            [send.map(|peer| Operation::Send { peer }), recv.map(|peer| Operation::Recv { peer })]
+        } else {
+            [Some(Operation::Collective(self.primitive)), None]
+        };
+        both.into_iter().flatten()
     }
 }
 
@@ -60,7 +97,7 @@ impl Recorder {
     /// Records the station's calls in a log for each of its ranks, in lane order.
     pub fn new(station: Box<dyn Station>, logs: &[Log]) -> Result<Recorder, RingError> {
         let lane = |(log, rank): (&Log, &u32)| {
-            Ok(Lane { log: log.clone(), writer: Writer::new(log.clone(), *rank)?, open: Vec::new() })
+            Ok(Lane { rank: *rank, log: log.clone(), writer: Writer::new(log.clone(), *rank)?, open: Vec::new() })
         };
         let lanes = logs.iter().zip(station.ranks()).map(lane).collect::<Result<_, RingError>>()?;
         let synchronous = station.synchronous();
@@ -69,8 +106,11 @@ impl Recorder {
             lanes,
             case: 0,
             label: String::new(),
-            sequence: 0,
+            sequence: [0; 2],
             synchronous,
+            twin: false,
+            aside: false,
+            beside: false,
             capturing: None,
             captured: Vec::new(),
         })
@@ -85,28 +125,32 @@ impl Recorder {
         let Some(log) = self.lanes.first().map(|lane| &lane.log) else { return };
         let case = log.case();
         if case != self.case {
-            (self.case, self.sequence, self.label) = (case, 0, log.label());
+            (self.case, self.sequence, self.label) = (case, [0; 2], log.label());
             self.lanes.iter_mut().for_each(|lane| lane.open.clear());
         }
         let now = now_ns();
         for made in calls {
-            self.sequence += 1;
-            let creation = Creation {
-                comm: self.case,
-                seq: self.sequence,
-                operation: &made.operation,
-                op: made.op,
-                dtype: Some(made.dtype),
-                count: Some(made.count),
-                root: made.root,
-                label: &self.label,
-            };
+            let [main, twin] = &mut self.sequence;
+            let (sequence, comm) = if self.twin { (twin, self.case | TWIN) } else { (main, self.case) };
+            *sequence += 1;
             for lane in &mut self.lanes {
-                let ticket = lane.writer.created(&creation, now);
-                if self.synchronous {
-                    lane.writer.started(ticket, now);
+                for operation in made.operations(lane.rank) {
+                    let creation = Creation {
+                        comm,
+                        seq: *sequence,
+                        operation: &operation,
+                        op: made.op,
+                        dtype: Some(made.dtype),
+                        count: Some(made.count),
+                        root: made.root,
+                        label: &self.label,
+                    };
+                    let ticket = lane.writer.created(&creation, now);
+                    if self.synchronous {
+                        lane.writer.started(ticket, now);
+                    }
+                    lane.open.push(ticket);
                 }
-                lane.open.push(ticket);
             }
         }
     }
@@ -120,11 +164,13 @@ impl Recorder {
 
     /// Passes on what waits for all lanes.
     fn waited<T>(&mut self, wait: impl FnOnce(&mut dyn Station) -> Result<T, RankError>) -> Result<T, RankError> {
-        if !self.synchronous {
+        let queued = !self.synchronous || self.beside;
+        if queued {
             self.at(Doing::Waiting);
         }
         let result = wait(self.station.as_mut());
-        if result.is_ok() && !self.synchronous {
+        if result.is_ok() && queued {
+            self.beside = false;
             self.done();
         }
         result
@@ -183,11 +229,15 @@ impl Station for Recorder {
     }
 
     fn aside(&mut self, aside: bool) -> Result<(), RankError> {
-        self.station.aside(aside)
+        self.station.aside(aside)?;
+        self.aside = aside;
+        Ok(())
     }
 
     fn twin(&mut self, twin: bool) -> Result<(), RankError> {
-        self.station.twin(twin)
+        self.station.twin(twin)?;
+        self.twin = twin;
+        Ok(())
     }
 
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
@@ -198,7 +248,8 @@ impl Station for Recorder {
         self.make(calls.iter().map(Made::of));
         self.lanes.iter().for_each(|lane| lane.log.launching());
         let result = self.station.launch(calls);
-        if self.synchronous && result.is_ok() {
+        self.beside |= self.aside;
+        if self.synchronous && !self.beside && result.is_ok() {
             self.done();
         }
         result

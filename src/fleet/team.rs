@@ -68,6 +68,9 @@ impl<E: Into<Opening>> From<E> for NoTeam {
 pub trait Workers: Send {
     /// Runs one case, until its end or the deadline.
     fn run(&mut self, request: &Request, deadline: Duration, interrupt: &AtomicBool) -> Ended;
+
+    /// What is known of each rank after a case, however it ended: one for each rank.
+    fn witnesses(&mut self) -> Vec<Witness>;
 }
 
 /// The workers of one communicator.
@@ -114,7 +117,7 @@ impl Team {
             let aborter = station.aborter();
             let recorder =
                 Recorder::new(station, &logs).map_err(|e| Unavailable(format!("calls cannot be recorded: {e}")))?;
-            let station = backend.disturb(Box::new(recorder));
+            let station: Box<dyn Station> = Box::new(recorder);
             let (request, requests) = channel();
             let name = format!("rank {}", own.first().copied().unwrap_or(0));
             let meeting = Logged { place: place.clone(), logs: logs.clone() };
@@ -137,10 +140,11 @@ impl Team {
         self.workers.get(index).map(|worker| worker.ranks.clone()).unwrap_or_default()
     }
 
-    fn witnesses(&self, wake: &Wake) -> Vec<Witness> {
+    /// `dead` are workers that have died, and why.
+    fn testimony(&self, dead: &[(usize, String)]) -> Vec<Witness> {
         let mut all = Vec::new();
         for (index, worker) in self.workers.iter().enumerate() {
-            let death = wake.dead.iter().find(|(dead, _)| *dead == index).map(|(_, why)| why);
+            let death = dead.iter().find(|(dead, _)| *dead == index).map(|(_, why)| why);
             let liveness =
                 if death.is_some() { Liveness::Exited { code: None, signal: None } } else { Liveness::Alive };
             all.extend(worker.ranks.iter().zip(&worker.logs).map(|(&rank, log)| Witness {
@@ -242,12 +246,16 @@ impl Workers for Team {
             } else {
                 continue;
             };
-            let witnesses = self.witnesses(&wake);
+            let witnesses = self.testimony(&wake.dead);
             let findings = inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns());
             self.abort();
             return Ended::Stopped(Box::new(findings));
         }
         Ended::Reported(self.assemble(wake))
+    }
+
+    fn witnesses(&mut self) -> Vec<Witness> {
+        self.testimony(&[])
     }
 }
 
@@ -382,5 +390,9 @@ impl Meeting for Logged {
         let all = self.place.all_well(well);
         self.at(Doing::Beginning);
         all
+    }
+
+    fn armed(&self) {
+        self.logs.iter().for_each(Log::armed);
     }
 }

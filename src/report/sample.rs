@@ -32,6 +32,7 @@ pub fn case(name: &str) -> CaseResult {
         path: None,
         message: String::new(),
         verdict: None,
+        fault: None,
         duration_s: 0.125,
     }
 }

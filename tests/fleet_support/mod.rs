@@ -238,6 +238,7 @@ pub fn plan(cases: &[&str], deadline: Duration) -> RunPlan {
         deadline: Some(deadline),
         fail_fast: false,
         tamper: None,
+        blind: None,
         references: Vec::new(),
         require_reference: false,
         path: false,

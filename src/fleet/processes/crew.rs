@@ -163,7 +163,8 @@ impl Crew {
         reports.into_iter().enumerate().flat_map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
     }
 
-    fn witnesses(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
+    /// `said` is what each has said before.
+    fn testimony(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
         let members = self.members.iter_mut().zip(said).zip(0..);
         members
             .map(|((member, messages), rank)| {
@@ -231,7 +232,7 @@ impl Workers for Crew {
             } else {
                 continue;
             };
-            let witnesses = self.witnesses(said);
+            let witnesses = self.testimony(said);
             let gone = witnesses.iter().filter(|w| w.liveness.exited()).map(|w| w.rank).collect::<Vec<_>>();
             let cause = match cause {
                 Cause::Died(_) => Cause::Died(gone),
@@ -240,6 +241,10 @@ impl Workers for Crew {
             return Ended::Stopped(Box::new(inquest::hold(witnesses, request.epoch, cause, began_ns, now_ns())));
         }
         Ended::Reported(reports.into_iter().flatten().flatten().collect())
+    }
+
+    fn witnesses(&mut self) -> Vec<Witness> {
+        self.testimony(vec![Vec::new(); self.members.len()])
     }
 }
 

@@ -123,4 +123,8 @@ impl Meeting for Far {
             _ => std::process::exit(1),
         }
     }
+
+    fn armed(&self) {
+        self.log.armed();
+    }
 }

@@ -1,0 +1,96 @@
+//! What detectors say of a request, whether it carries a fault or not.
+
+use crate::fault::{Detector, Name, Sighting};
+use crate::fleet::inquest::Cause;
+use crate::fleet::protocol::{Measured, Report, Request};
+use crate::fleet::team::Ended;
+use crate::oracle::forensics::Fault;
+use crate::run::explain::explanation;
+use crate::run::result::CaseResult;
+use crate::trace::Verdict;
+
+/// Everything that was noticed, detector by detector. `result` is what the engine made of the same answer.
+pub fn sightings(request: &Request, ended: &Ended, result: &CaseResult) -> Vec<Sighting> {
+    match ended {
+        Ended::Reported(reports) => {
+            let mut all: Vec<Sighting> = values(request, reports).into_iter().collect();
+            all.extend(places(reports));
+            all.extend(result.verdict.as_ref().map(|verdict| of(Detector::Alignment, verdict)));
+            all
+        }
+        Ended::Stopped(findings) => {
+            let by = match findings.cause {
+                Cause::Deadline(_) => Detector::Deadline,
+                Cause::Died(_) => Detector::Death,
+            };
+            vec![of(by, &findings.diagnosis.verdict)]
+        }
+        Ended::Interrupted => Vec::new(),
+    }
+}
+
+fn of(by: Detector, verdict: &Verdict) -> Sighting {
+    Sighting {
+        by,
+        name: Name::Class(verdict.class, verdict.candidates.clone()),
+        culprits: verdict.culprit_ranks.clone(),
+        says: verdict.summary.clone(),
+    }
+}
+
+fn wrong(m: &Measured) -> bool {
+    m.output.as_ref().is_some_and(|verdict| verdict.wrong > 0)
+}
+
+/// Wrong outputs: explained by the first of them, and laid to whom that names, else to the ranks that have them.
+fn values(request: &Request, reports: &[Report]) -> Option<Sighting> {
+    let measured = || reports.iter().flat_map(|report| report.placements.iter().map(|m| (report.rank, m)));
+    let (rank, first) = measured().find(|(_, m)| wrong(m))?;
+    let explained = explanation(request, rank, first);
+    let faults: Vec<Fault> = explained.iter().flat_map(|e| &e.findings).map(|finding| finding.fault).collect();
+    let here = || measured().filter(|(_, m)| m.placement == first.placement && m.output.is_some());
+    let bad: Vec<u32> = here().filter(|(_, m)| wrong(m)).map(|(rank, _)| rank).collect();
+    let culprits = match faults.first().and_then(contributor) {
+        Some(rank) => vec![rank],
+        // what all have may be anybody's
+        None if bad.len() == here().count() => Vec::new(),
+        None => bad,
+    };
+    let says = explained.map(|explanation| format!("rank {rank}: {explanation}")).unwrap_or_default();
+    Some(Sighting { by: Detector::Value, name: Name::Values(faults), culprits, says })
+}
+
+/// Whose contribution a fault is about.
+fn contributor(fault: &Fault) -> Option<u32> {
+    match fault {
+        Fault::Missing(rank)
+        | Fault::Doubled(rank)
+        | Fault::Slot { rank, .. }
+        | Fault::StaleContribution { rank, .. }
+        | Fault::MovedContribution { rank, .. } => Some(*rank),
+        _ => None,
+    }
+}
+
+/// Damage that is told by where it is.
+fn places(reports: &[Report]) -> Vec<Sighting> {
+    let has = |what: fn(&Measured) -> bool| -> Vec<u32> {
+        reports.iter().filter(|report| report.placements.iter().any(what)).map(|report| report.rank).collect()
+    };
+    let damaged = |verdict: &Option<crate::backend::Verdict>| verdict.as_ref().is_some_and(|v| v.wrong > 0);
+    let all = [
+        (
+            Detector::Input,
+            has(|m| m.given.as_ref().is_some_and(|v| v.wrong > 0)),
+            "its input was wrong before the call",
+        ),
+        (Detector::Guard, has(|m| m.guard.is_some()), "the zone around its buffers was written to"),
+    ];
+    // a wrong input stays wrong: that the call has changed it is known only where it was right before
+    let survivor = |report: &&Report| report.placements.iter().any(|m| damaged(&m.input) && !damaged(&m.given));
+    let changed: Vec<u32> = reports.iter().filter(survivor).map(|report| report.rank).collect();
+    let all = all.into_iter().chain([(Detector::Survivor, changed, "what the call must leave alone has changed")]);
+    all.filter(|(_, ranks, _)| !ranks.is_empty())
+        .map(|(by, culprits, says)| Sighting { by, name: Name::Place, culprits, says: says.to_owned() })
+        .collect()
+}
