@@ -316,6 +316,20 @@ mod tests {
         assert!("peer".parse::<Kind>().unwrap().lacks(2, true).unwrap().contains("3 ranks"));
     }
 
+    /// What the documentation says of each fault is what the code does.
+    #[test]
+    fn the_documented_table_has_a_row_for_every_fault() {
+        let text = include_str!("../../docs/faults.md");
+        let row = |fault: &&dyn Fault| {
+            let Expectation { by, called, who } = fault.expects();
+            let by: Vec<&str> = by.iter().map(|by| by.name()).collect();
+            let who = if who == Who::Culprit { "" } else { "; of no rank" };
+            format!("| `fault-{}` | {} | {} | {called}{who} |", fault.name(), fault.deed(), by.join(" or "))
+        };
+        let rows: Vec<String> = CATALOGUE.iter().map(row).collect();
+        assert!(text.contains(&rows.join("\n")), "{}", rows.join("\n"));
+    }
+
     /// Whoever looks at a list of detectors must find each of them proven by something.
     #[test]
     fn every_detector_is_the_only_one_for_some_fault() {

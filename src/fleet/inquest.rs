@@ -107,7 +107,11 @@ pub fn last_to_call(witnesses: &[Witness], case: u64) -> Option<(u32, f64)> {
     for witness in witnesses {
         let read = witness.log.as_ref().and_then(|log| snapshot(log).ok());
         for call in read.iter().flat_map(|read| &read.calls).filter(|call| call.comm == case) {
-            calls.entry(call.seq).or_default().push((call.created_ns, witness.rank));
+            let made = calls.entry(call.seq).or_default();
+            // a send and a receive of one call are made together
+            if made.last().is_none_or(|(_, rank)| *rank != witness.rank) {
+                made.push((call.created_ns, witness.rank));
+            }
         }
     }
     let mut lags: BTreeMap<u32, Vec<u64>> = BTreeMap::new();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::text::{clean_within, one_line};
-use crate::run::result::{Assertion, CaseResult, FailKind, Judgement, Outcome, PlacementResult};
+use crate::run::result::{Assertion, CaseResult, FailKind, FaultRecord, Judgement, Outcome, PlacementResult};
 
 /// Everything needed to act on a failure, over several lines; the message takes at most about `limit` bytes of it.
 pub fn failure(case: &CaseResult, limit: usize) -> String {
@@ -140,10 +140,37 @@ pub fn measured(case: &CaseResult) -> String {
             None => text.push_str(", not checked\n"),
         }
     }
-    if case.outcome != Outcome::Skip {
+    if let Some(record) = &case.fault {
+        text.push_str(&fault(record));
+    } else if case.outcome != Outcome::Skip {
         let _ = writeln!(text, "bandwidth {}", judgement(&case.reference));
     }
     text
+}
+
+/// What became of a deliberate fault, over several lines.
+pub fn fault(record: &FaultRecord) -> String {
+    let mut text = format!("fault {} ({})\n", record.name, record.family.name());
+    for deed in &record.armed {
+        let _ = writeln!(text, "done: rank {} {}, {} times", deed.rank, one_line(&deed.what, 500), deed.times);
+    }
+    let _ = writeln!(text, "noticed by: {}", detectors(record));
+    let _ = writeln!(text, "verdict: {}, ranks {}", one_line(&record.class, 500), ranks(&record.culprits));
+    if !record.explanation.is_empty() {
+        let _ = writeln!(text, "grounds: {}", one_line(&record.explanation, 1000));
+    }
+    let _ = writeln!(text, "after {:.2} s", record.seconds);
+    text
+}
+
+/// What noticed a fault: `value, survivor`.
+pub fn detectors(record: &FaultRecord) -> String {
+    record.noticed_by.iter().map(|by| by.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// `1, 3`.
+pub fn ranks(ranks: &[u32]) -> String {
+    ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn judgement(reference: &Judgement) -> String {

@@ -103,6 +103,22 @@ pub fn hang() -> CaseResult {
     case
 }
 
+pub fn fault() -> CaseResult {
+    let mut case = case("all_reduce::sum::float::64KiB@fault-size");
+    case.placements.clear();
+    case.fault = Some(FaultRecord {
+        name: "size".parse().unwrap(),
+        family: crate::fault::Family::Mismatch,
+        armed: vec![Deed { rank: 1, times: 1, what: "passes more elements than the others".into() }],
+        noticed_by: vec![crate::fault::Detector::Deadline],
+        class: "A.size".into(),
+        culprits: vec![1],
+        explanation: "rank 1 passes 6656 elements".into(),
+        seconds: 1.52,
+    });
+    case
+}
+
 pub fn skip() -> CaseResult {
     let mut case = case("hypercube::none::float::1KiB");
     case.outcome = Outcome::Skip;

@@ -1,97 +1,110 @@
 //! Faults that slow things down: the curve with the fault against the curve without.
 //!
-//! A curve is three sizes: the smallest, one in the middle, the case's own. What a size may take is what it took without the
-//! fault, before it and after it: so whatever else the machine does is in the range. The best of several launches is
-//! compared, as a machine that is busy makes some of them slow, and seldom all.
+//! A curve is three sizes: the smallest, one in the middle, a large one. Launches with the fault and without alternate, and the
+//! best of all of one kind is compared: whatever else a machine does makes some launches slow, and seldom all.
 
 use std::time::Instant;
 
 use super::{Over, Seen, Trial};
 use crate::case::{Bytes, Case};
-use crate::fault::{Detector, End, Name, Order, Sighting};
+use crate::fault::{Called, Detector, End, Name, Order, Sighting};
 use crate::fleet::inquest::last_to_call;
 use crate::run::result::{CaseResult, Outcome};
+
+/// How often launches with the fault and without alternate.
+const ROUNDS: usize = 3;
 
 /// How many times as long as without the fault a launch must take to count as slower.
 const SLOWER: f64 = 2.0;
 
-/// How many times as long a launch is to take where the fault strikes: far from the bound.
+/// How many times as long it is to take where the fault strikes: far from the bound.
 const STRIKES: f64 = 5.0;
 
-/// Where it does not, at most so much of the time is added.
-const SPARES: f64 = 0.2;
+/// Where it is not to strike, at most so much of the time is added.
+const SPARES: f64 = 0.4;
 
-/// Added on top, as the shortest times are no longer than a clock's or a scheduler's whims.
-const EXTRA_US: f64 = 500.0;
+/// Microseconds that are no loss yet, and what is added to be well above them: marks of a GPU are exact, those of threads that
+/// share cores are not.
+struct Whims {
+    forgiven: f64,
+    added: f64,
+}
+
+const HOST: Whims = Whims { forgiven: 200.0, added: 500.0 };
+const NCCL: Whims = Whims { forgiven: 5.0, added: 20.0 };
+
+/// The large size is taken four times as large, so often at most, until the ends of the curve lie far enough apart.
+const GROWTHS: u32 = 5;
 
 /// Three sizes, ascending.
 type Three<T> = [T; 3];
 
 /// How much later each size is to be, to be slower at this end only; `None` where the sizes are too much alike for that.
-fn delays(end: End, sizes: Three<u64>, us: Three<f64>) -> Option<Three<f64>> {
+fn delays(end: End, sizes: Three<u64>, us: Three<f64>, whims: &Whims) -> Option<Three<f64>> {
     let [small, middle, large] = us;
+    let strike = |us: f64| STRIKES * us + whims.added;
     Some(match end {
         End::Small | End::Mixed => {
-            let both = SPARES * large;
-            return (both >= STRIKES * small).then_some([both; 3]);
+            let all = SPARES * large;
+            return (all >= strike(small)).then_some([all; 3]);
         }
-        End::Middle => [0.0, STRIKES * middle + EXTRA_US, 0.0],
-        End::Large => sizes.map(|bytes| STRIKES * large * bytes as f64 / sizes[2].max(1) as f64),
-        End::All => us.map(|us| STRIKES * us + EXTRA_US),
+        End::Middle => [0.0, strike(middle), 0.0],
+        End::Large => sizes.map(|bytes| strike(large) * bytes as f64 / sizes[2].max(1) as f64),
+        End::All => us.map(strike),
     })
 }
 
-/// Which sizes are slower with the fault than they ever were without.
-fn slower(with: Three<f64>, before: Three<f64>, after: Three<f64>) -> Three<bool> {
-    let bounds = [0, 1, 2].map(|at: usize| SLOWER * before[at].max(after[at]));
+/// Which sizes are slower with the fault than without.
+fn slower(with: Three<f64>, without: Three<f64>, whims: &Whims) -> Three<bool> {
+    let bounds = without.map(|us| SLOWER * us + whims.forgiven);
     [with[0] > bounds[0], with[1] > bounds[1], with[2] > bounds[2]]
 }
 
 /// The best of the timed launches, out of place.
-fn best_us(result: &CaseResult) -> Option<f64> {
-    let time = result.placements.first()?.time_us?;
-    Some(time.min)
+fn best_us(result: &CaseResult) -> f64 {
+    let time = result.placements.first().and_then(|placement| placement.time_us);
+    time.map_or(f64::INFINITY, |time| time.min)
+}
+
+fn best(all: &mut Three<f64>, more: Three<f64>) {
+    all.iter_mut().zip(more).for_each(|(us, more)| *us = us.min(more));
+}
+
+/// The sizes of a curve that ends at this one.
+fn sizes(case: &Case, large: u64) -> Three<Case> {
+    let middle = (8.0 * large as f64).sqrt() as u64;
+    [8, middle, large].map(|bytes| Case { size: Bytes(bytes.max(case.dtype.size())), ..case.clone() })
 }
 
 impl Trial<'_, '_> {
     pub(super) fn curve(&mut self) -> Result<Seen, Over> {
-        let of = |bytes: u64| Case { size: Bytes(bytes.max(self.sound.dtype.size())), ..self.sound.clone() };
-        let large = self.sound.size.0;
-        let cases = [of(8), of((8.0 * large as f64).sqrt() as u64), of(large)];
-        let sizes = [cases[0].size.0, cases[1].size.0, large];
-        let end = match self.kind.fault().expects().called {
-            crate::fault::Called::Curve(end) => end,
-            _ => End::All,
+        let whims = if self.session.environment.backend == "host" { HOST } else { NCCL };
+        let Called::Curve(end) = self.kind.fault().expects().called else {
+            return Err(self.over(Outcome::Fail, format!("fault-{} is not told by a curve", self.kind)));
         };
-        let before = self.times(&cases, "before the fault")?;
-        let Some(delays) = delays(end, sizes, before) else {
-            let why = format!(
-                "{:.0} us for {} and {:.0} us for {} are too near each other to tell the ends of the curve apart: \
-                 take a larger size",
-                before[0], cases[0].size, before[2], cases[2].size
-            );
-            return Err(self.over(Outcome::Skip, why));
-        };
+        let (cases, delays, mut without) = self.start(end, &whims)?;
         let start = Instant::now();
-        let (mut with, mut armed) = ([0.0; 3], 0);
+        let (mut with, mut armed) = ([f64::INFINITY; 3], 0);
         let mut late: Vec<Option<(u32, f64)>> = Vec::new();
-        for ((case, delay), us) in cases.iter().zip(delays).zip(&mut with) {
-            let order = Order { delay_us: delay as u32, ..self.order() };
-            let request = self.request(case, Some(order));
-            let result = self.passes(&request, "that is slow")?;
-            let witnesses = self.session.witnesses();
-            armed += self.times_armed(&witnesses, &request).0;
-            late.push(last_to_call(&witnesses, request.epoch));
-            *us = best_us(&result).unwrap_or(0.0);
+        for _ in 0..ROUNDS {
+            late.clear();
+            for ((case, delay), us) in cases.iter().zip(delays).zip(&mut with) {
+                let order = Order { delay_us: delay as u32, ..self.order() };
+                let request = self.request(case, Some(order));
+                *us = us.min(best_us(&self.passes(&request, "that is slow")?));
+                let witnesses = self.session.witnesses();
+                armed += self.times_armed(&witnesses, &request).0;
+                late.push(last_to_call(&witnesses, request.epoch));
+            }
+            best(&mut without, self.times(&cases, "after the fault")?);
         }
         let seconds = start.elapsed().as_secs_f64();
-        let after = self.times(&cases, "after the fault")?;
-        let sighting = End::of(slower(with, before, after)).map(|end| {
-            let excess: Vec<f64> = with.iter().zip(before).map(|(with, before)| with - before).collect();
+        let sighting = End::of(slower(with, without, &whims)).map(|end| {
+            let excess: Vec<f64> = with.iter().zip(without).map(|(with, without)| with - without).collect();
             let figures: Vec<String> = cases
                 .iter()
-                .zip(before.iter().zip(with))
-                .map(|(case, (before, with))| format!("{} {before:.0} -> {with:.0} us", case.size))
+                .zip(without.iter().zip(with))
+                .map(|(case, (without, with))| format!("{} {without:.0} -> {with:.0} us", case.size))
                 .collect();
             let culprits: Vec<u32> = culprit(&late, &excess).into_iter().collect();
             Sighting { by: Detector::Performance, name: Name::Curve(end), culprits, says: figures.join(", ") }
@@ -99,12 +112,28 @@ impl Trial<'_, '_> {
         Ok(Seen { armed, sightings: sighting.into_iter().collect(), verdict: None, seconds })
     }
 
+    /// Finds sizes that lie far enough apart: how much later each is to be, and what it takes without the fault.
+    fn start(&mut self, end: End, whims: &Whims) -> Result<(Three<Case>, Three<f64>, Three<f64>), Over> {
+        let mut large = self.sound.size.0;
+        for _ in 0..=GROWTHS {
+            let cases = sizes(&self.sound, large);
+            if let Some(why) = self.session.too_large(&cases[2]) {
+                return Err(self.over(Outcome::Skip, why));
+            }
+            let us = self.times(&cases, "before the fault")?;
+            if let Some(delays) = delays(end, [cases[0].size.0, cases[1].size.0, large], us, whims) {
+                return Ok((cases, delays, us));
+            }
+            large = large.saturating_mul(4);
+        }
+        Err(self.over(Outcome::Skip, "the ends of the curve are too near each other to be told apart".to_owned()))
+    }
+
     fn times(&mut self, cases: &Three<Case>, when: &str) -> Result<Three<f64>, Over> {
         let mut all = [0.0; 3];
         for (case, us) in cases.iter().zip(&mut all) {
             let request = self.request(case, None);
-            let result = self.passes(&request, when)?;
-            *us = best_us(&result).unwrap_or(0.0);
+            *us = best_us(&self.passes(&request, when)?);
         }
         Ok(all)
     }
@@ -129,21 +158,22 @@ mod tests {
     #[test]
     fn each_fault_moves_its_own_end_of_the_curve_and_no_other() {
         for end in [End::Small, End::Middle, End::Large, End::All] {
-            let delays = delays(end, SIZES, US).unwrap();
+            let delays = delays(end, SIZES, US, &HOST).unwrap();
             let with = [0, 1, 2].map(|at: usize| US[at] + delays[at]);
-            assert_eq!(End::of(slower(with, US, US)), Some(end), "{with:?}");
+            assert_eq!(End::of(slower(with, US, &HOST)), Some(end), "{with:?}");
         }
     }
 
     #[test]
     fn a_flat_curve_has_no_ends() {
-        assert_eq!(delays(End::Small, SIZES, [900.0, 950.0, 1000.0]), None);
+        assert_eq!(delays(End::Small, SIZES, [900.0, 950.0, 1000.0], &NCCL), None);
     }
 
     #[test]
-    fn what_the_controls_took_is_no_loss() {
-        assert_eq!(slower([90.0, 0.0, 0.0], US, [50.0, 100.0, 5000.0]), [false; 3]);
-        assert_eq!(slower([110.0, 0.0, 0.0], US, [50.0, 100.0, 5000.0]), [true, false, false]);
+    fn twice_as_long_is_slower_and_a_whim_is_not() {
+        assert_eq!(slower([230.0, 0.0, 0.0], US, &HOST), [false; 3]);
+        assert_eq!(slower([250.0, 0.0, 0.0], US, &HOST), [true, false, false]);
+        assert_eq!(slower([0.0, 0.0, 10_100.0], US, &HOST), [false; 3]);
     }
 
     #[test]
