@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use collcheck::backend::Layout;
 use collcheck::backend::host::HostBackend;
+use collcheck::backend::{Layout, Twist};
 use collcheck::run::result::{FailKind, Outcome};
 use collcheck::trace::Class;
 use fleet_support::{Fault, Faulty, Misdeed, Never, Run, plan, run, run_until};
@@ -19,8 +19,13 @@ const FOREVER: Duration = Duration::from_secs(30);
 
 /// Runs three cases with a fault of rank 1 in the first.
 fn with(misdeed: Misdeed) -> Run {
+    with_in(CASE, misdeed)
+}
+
+/// The same with another first case.
+fn with_in(case: &str, misdeed: Misdeed) -> Run {
     let fault = Fault { rank: 1, launch: 1, misdeed };
-    run(Faulty::new(4, Some(fault)), plan(&[CASE, NEXT[0], NEXT[1]], DEADLINE))
+    run(Faulty::new(4, Some(fault)), plan(&[case, NEXT[0], NEXT[1]], DEADLINE))
 }
 
 /// Asserts that the first case failed in this way, through rank 1, and that the others passed soon after.
@@ -58,6 +63,40 @@ fn a_rank_that_leaves_its_call_out_is_one_call_short() {
 fn a_rank_that_passes_fewer_elements_is_a_size() {
     let message = expect(&with(Misdeed::Half), FailKind::Hang, Class::ASize);
     assert!(message.contains("all_reduce sum float, 8192 elements"), "{message}");
+}
+
+/// More than a channel takes.
+const LARGE: &str = "sendrecv::none::float::4MiB";
+const SMALL: &str = "sendrecv::none::float::64B";
+
+#[test]
+fn a_rank_that_leaves_its_receive_out_is_unpaired_once_the_send_does_not_fit() {
+    let message = expect(&with_in(LARGE, Misdeed::Twist(Twist::NoRecv)), FailKind::Hang, Class::CUnpaired);
+    assert!(message.contains("send 0->1"), "{message}");
+    assert!(message.contains("\n  rank 1: send to 2 float, 1048576 elements: completed\n"), "{message}");
+}
+
+#[test]
+fn a_rank_that_leaves_its_send_out_is_unpaired_whatever_the_size() {
+    for case in [LARGE, SMALL] {
+        let message = expect(&with_in(case, Misdeed::Twist(Twist::NoSend)), FailKind::Hang, Class::CUnpaired);
+        assert!(message.contains("recv 2<-1"), "{message}");
+    }
+}
+
+/// Also where the rank that it turns to has done all that it should and is in no call.
+#[test]
+fn a_rank_that_turns_to_the_wrong_peer_is_unpaired_and_that_peer_is_not_blamed() {
+    for case in [LARGE, SMALL] {
+        for twist in [Twist::SendTo(3), Twist::RecvFrom(3), Twist::SendTo(0)] {
+            expect(&with_in(case, Misdeed::Twist(twist)), FailKind::Hang, Class::CUnpaired);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_comes_late_to_its_sends_and_receives_is_stuck() {
+    expect(&with_in(LARGE, Misdeed::Sleep(FOREVER)), FailKind::Hang, Class::EStuck);
 }
 
 #[test]

@@ -2,48 +2,12 @@
 
 mod host_support;
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use collcheck::backend::host::{Direction, HostBackend, HostStation, Transfer};
+use collcheck::backend::host::{Direction, HostStation, Transfer};
 use collcheck::backend::{Backend, Buffer, Making, Placement, RankError, Station};
 use collcheck::case::{Case, DType, Op, Primitive, Variant};
-use host_support::{Findings, Trial, backend, case, need, on_all_ranks, with};
-
-/// Long enough for anything that ends to have ended on a busy machine, once all ranks are about to launch.
-const PATIENCE: Duration = Duration::from_millis(400);
-
-/// What ranks return if the communicator is aborted after some patience, and how many had ended before.
-///
-/// Patience starts when every rank has called the function that it is given, which it does right before it launches.
-fn aborted<T: Send>(
-    backend: &HostBackend,
-    work: impl Fn(u32, &mut HostStation, &dyn Fn()) -> T + Sync,
-) -> (Vec<T>, u32) {
-    let (ready, done) = (AtomicU32::new(0), AtomicU32::new(0));
-    std::thread::scope(|scope| {
-        let ranks = scope.spawn(|| {
-            on_all_ranks(backend, |rank, station| {
-                let result = work(rank, station, &|| {
-                    ready.fetch_add(1, Ordering::Relaxed);
-                });
-                done.fetch_add(1, Ordering::Relaxed);
-                result
-            })
-        });
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while ready.load(Ordering::Relaxed) < backend.environment().ranks && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        std::thread::sleep(PATIENCE);
-        let before = done.load(Ordering::Relaxed);
-        let start = Instant::now();
-        backend.abort();
-        let results = ranks.join().unwrap();
-        assert!(start.elapsed() < Duration::from_secs(5), "abort took {:?}", start.elapsed());
-        (results, before)
-    })
-}
+use host_support::{Findings, Trial, aborted, backend, case, need, on_all_ranks, with};
 
 /// Prepares for a case, then launches another, and says how that ended and what became of guard zones.
 fn launch_instead(

@@ -375,6 +375,22 @@ fn a_recv_from_the_wrong_peer_is_that_rank_s_fault() {
     assert_eq!((v.class, &v.culprit_ranks[..]), (Class::CUnpaired, &[1][..]), "{v:#?}");
 }
 
+/// Rank 1 of a ring sends its message to rank 3, which has got its own and has ended; rank 0 has too.
+#[test]
+fn a_send_to_the_wrong_peer_is_not_that_peer_s_fault() {
+    let mut incident = Machine { depth: 1, ..Machine::new(4) }.run(&[
+        vec![recv(3, 1 << 26), send(1, 1 << 26)],
+        vec![recv(0, 1 << 26), send(3, 1 << 26)],
+        vec![send(3, 1 << 26), recv(1, 1 << 26)],
+        vec![send(0, 1 << 26), recv(2, 1 << 26)],
+    ]);
+    for rank in [0, 3] {
+        incident.ranks[rank].finished = true;
+    }
+    let v = verdict(&incident);
+    assert_eq!((v.class, &v.culprit_ranks[..]), (Class::CUnpaired, &[1][..]), "{v:#?}");
+}
+
 #[test]
 fn two_ranks_that_both_send_first_are_both_at_fault() {
     let incident = Machine { depth: 0, ..Machine::new(2) }.run(&[

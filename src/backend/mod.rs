@@ -2,11 +2,14 @@
 
 pub mod host;
 pub mod nccl;
+mod twist;
 
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, DType, Forced, Variant, Workload};
 use crate::oracle::Plan;
+
+pub use twist::Twist;
 
 /// Bytes of guard zone before and after every buffer. A multiple of any alignment that matters.
 pub const GUARD: u64 = 4096;
@@ -212,21 +215,6 @@ pub struct Call<'a> {
     pub twist: Option<Twist>,
 }
 
-/// What one rank does wrong in a call that is made of sends and receives. Such a call is issued by these, also where the library has
-/// a function for the whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Twist {
-    /// It posts no send.
-    NoSend,
-    /// It posts no receive.
-    NoRecv,
-    /// Its sends go to this rank.
-    SendTo(u32),
-    /// Its receives are from this rank.
-    RecvFrom(u32),
-}
-
 /// How a communicator is made. Cases with the same making share one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Making {
@@ -364,6 +352,12 @@ pub trait Backend: Send + Sync {
     fn recipe(&self, _making: &Making) -> Result<Recipe, Opening> {
         Err(Opening::Unsupported("ranks of this backend cannot be processes: use --layout threads".to_owned()))
     }
+
+    /// Puts something between a worker and its station, outside of what records its calls, for tests with misdeeds that no
+    /// fault of [`crate::fault`] is.
+    fn disturb(&self, station: Box<dyn Station>) -> Box<dyn Station> {
+        station
+    }
 }
 
 /// One worker thread's ranks (lanes), with their buffers, streams and communicators.
@@ -400,18 +394,21 @@ pub trait Station: Send {
     /// Flips bits of one element, for tests that prove that a wrong result is seen.
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError>;
 
-    /// Reads bytes of a buffer, from byte `at` relative to its base on, which may lie in a guard zone. Waits for what the lane has queued.
+    /// Reads bytes of a buffer, from byte `at` relative to its base on, which may lie in a guard zone: all of them between
+    /// [`GUARD`] bytes before the base and [`GUARD`] bytes behind the last byte prepared. Waits for what was queued where this
+    /// would be queued, see [`Station::aside`], and for nothing else.
     fn peek(&mut self, lane: usize, buffer: Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError>;
 
-    /// Writes bytes of a buffer as [`Station::peek`] reads them, in order with what is queued. For deliberate faults.
+    /// Writes bytes where [`Station::peek`] reads them, in order with what is queued. For deliberate faults.
     fn poke(&mut self, lane: usize, buffer: Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError>;
 
-    /// With `true`, whatever is queued from here on goes beside the lanes' streams: to others that nothing orders against them.
-    /// [`Station::wait`] waits for both. For deliberate races.
+    /// With `true`, whatever is queued from here on goes beside the lanes' streams: to others that nothing orders against
+    /// them. [`Station::wait`], [`Station::verdict`] and [`Station::guards`] wait for both; marks stay on the lanes' own, and
+    /// nothing beside can be recorded. For deliberate races.
     fn aside(&mut self, aside: bool) -> Result<(), RankError>;
 
     /// With `true`, launches from here on are of a second communicator of the same ranks, which the first such call
-    /// makes: all stations make it at the same time. For deliberate faults.
+    /// makes: all stations make that call at the same time. For deliberate faults.
     fn twin(&mut self, twin: bool) -> Result<(), RankError>;
 
     /// Launches collectives on all lanes; several of them in one group.

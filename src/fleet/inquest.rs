@@ -13,10 +13,12 @@ use crate::trace::{Class, Communicator, Diagnosis, Incident, Liveness, RankEvide
 /// The communicator's name in verdicts.
 const WORLD: &str = "the communicator";
 
-/// A second one of the same ranks, and either in the case before.
-const TWIN_NAME: &str = "the second communicator";
+/// That of its twin.
+const SECOND: &str = "the second communicator";
+
+/// Those of both in the case before.
 const BEFORE: &str = "the case before";
-const TWIN_BEFORE: &str = "the second communicator in the case before";
+const SECOND_BEFORE: &str = "the second communicator in the case before";
 
 /// The workers' meetings, as calls that ranks wait in where no call of the library is left open.
 const MEETING: u64 = u64::MAX;
@@ -73,7 +75,7 @@ struct Stand {
 pub fn hold(witnesses: Vec<Witness>, case: u64, cause: Cause, began_ns: u64, now_ns: u64) -> Findings {
     let states: Vec<Stand> = witnesses.into_iter().map(|witness| state(witness, case)).collect();
     let diagnosis = judge(&incident(&states, case));
-    let message = message(&states, &cause, &diagnosis, began_ns, now_ns);
+    let message = message(&states, case, &cause, &diagnosis, began_ns, now_ns);
     Findings { cause, diagnosis, message }
 }
 
@@ -81,7 +83,7 @@ pub fn hold(witnesses: Vec<Witness>, case: u64, cause: Cause, began_ns: u64, now
 /// does not belong together, though it ended. `None` if nothing.
 pub fn compare(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
     let before = case.wrapping_sub(1);
-    let names = [(before, BEFORE), (before | TWIN, TWIN_BEFORE), (case, WORLD), (case | TWIN, TWIN_NAME)];
+    let names = [(before, BEFORE), (before | TWIN, SECOND_BEFORE), (case, WORLD), (case | TWIN, SECOND)];
     let known = |comm: u64| names.iter().any(|(id, _)| *id == comm);
     let world: Vec<u32> = witnesses.iter().map(|witness| witness.rank).collect();
     let evidence = witnesses.into_iter().map(|Witness { rank, liveness, log, messages }| {
@@ -199,7 +201,7 @@ fn incident(states: &[Stand], case: u64) -> Incident {
     let communicator = |id, label: &str| Communicator { id, label: label.to_owned(), ranks: ranks.clone() };
     let mut communicators = vec![communicator(case, WORLD)];
     if states.iter().flat_map(|state| state.calls.iter().flatten()).any(|call| call.comm == case | TWIN) {
-        communicators.push(communicator(case | TWIN, TWIN_NAME));
+        communicators.push(communicator(case | TWIN, SECOND));
     }
     if meeting {
         communicators.push(communicator(MEETING, MEETING_NAME));
@@ -221,7 +223,7 @@ fn headline(cause: &Cause, diagnosis: &Diagnosis, what: &str) -> String {
 }
 
 /// Tells where the time went, who was at fault, how the calls differ, and what to do.
-fn message(states: &[Stand], cause: &Cause, diagnosis: &Diagnosis, began_ns: u64, now_ns: u64) -> String {
+fn message(states: &[Stand], case: u64, cause: &Cause, diagnosis: &Diagnosis, began_ns: u64, now_ns: u64) -> String {
     let mut message = headline(cause, diagnosis, "no end");
     let pending = states.iter().flat_map(|s| s.calls.iter().flatten()).filter(|c| c.state != State::Completed);
     if let Some(call) = pending.min_by_key(|call| (call.created_ns, call.seq)) {
@@ -237,10 +239,14 @@ fn message(states: &[Stand], cause: &Cause, diagnosis: &Diagnosis, began_ns: u64
             longest.filter(|since| *since > 0).map_or(String::new(), |ns| format!(", for {:.1} s", since(ns, now_ns)));
         let _ = write!(message, "\n{}: {stage}{age}", text::ranks(&ranks));
     }
-    let sequence = diagnosis.verdict.sequence.filter(|_| diagnosis.verdict.communicator.as_deref() == Some(WORLD));
-    if let Some(sequence) = sequence {
+    let comm = match diagnosis.verdict.communicator.as_deref() {
+        Some(WORLD) => Some(case),
+        Some(SECOND) => Some(case | TWIN),
+        _ => None,
+    };
+    if let (Some(comm), Some(sequence)) = (comm, diagnosis.verdict.sequence) {
         let _ = write!(message, "\ncall {sequence} side by side:");
-        for (ranks, call) in alike(states, |state| at(state, sequence)).into_iter().take(MOST) {
+        for (ranks, call) in alike(states, |state| at(state, comm, sequence)).into_iter().take(MOST) {
             let _ = write!(message, "\n  {}: {call}", text::ranks(&ranks));
         }
     }
@@ -313,13 +319,19 @@ fn begun_ns(state: &Stand) -> u64 {
     }
 }
 
-/// A rank's call with this number, with all its arguments.
-fn at(state: &Stand, sequence: u64) -> String {
+/// A rank's call with this number, with all its arguments; of an exchange, all its sends and receives.
+fn at(state: &Stand, comm: u64, sequence: u64) -> String {
     let Some(calls) = &state.calls else { return "no record".to_owned() };
-    let Some(call) = calls.iter().find(|call| call.seq == sequence) else {
-        let passed = calls.last().is_some_and(|last| last.seq > sequence);
-        return if passed { "record overwritten".to_owned() } else { "never called".to_owned() };
-    };
+    let own = || calls.iter().filter(|call| call.comm == comm);
+    let found: Vec<String> = own().filter(|call| call.seq == sequence).take(MOST).map(arguments).collect();
+    if !found.is_empty() {
+        return found.join("; ");
+    }
+    let passed = own().last().is_some_and(|last| last.seq > sequence);
+    if passed { "record overwritten".to_owned() } else { "never called".to_owned() }
+}
+
+fn arguments(call: &Call) -> String {
     let mut text = call.operation.to_string();
     if let Some(op) = call.op {
         let _ = write!(text, " {op}");

@@ -3,17 +3,22 @@
 //! Every launch of every rank is recorded, also timed ones: that costs two looks at the clock and 200 bytes written, or one
 //! look where launches are queued. What a graph holds is recorded as it is replayed.
 //!
+//! Calls on a second communicator are recorded as of one, see [`TWIN`].
+//!
 //! A call of a library that queues is known to be done when the worker has waited for it. So of launches that are queued
 //! in a row, the first that is not known to be done may be earlier than the one that hangs.
 
+use std::sync::Arc;
+
 use super::log::{Doing, Log, now_ns};
 use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Station, Twist, Verdict};
-use crate::case::{DType, Op, Primitive};
+use crate::case::primitive::{Direction, Transfer, transfers};
+use crate::case::{DType, Op, Primitive, Workload};
 use crate::trace::call::Operation;
 use crate::trace::ring::{Creation, RingError, Ticket, Writer};
 
-/// Added to a case's number, as the id of the second communicator of its ranks.
-pub const TWIN: u64 = 1 << 62;
+/// Added to a case's number, it is the id of the second communicator that the case's calls may be of.
+pub const TWIN: u64 = 1 << 63;
 
 /// A station whose calls are recorded.
 pub struct Recorder {
@@ -22,82 +27,64 @@ pub struct Recorder {
     /// The case that calls belong to, as a communicator's id: numbers count from 1 in each.
     case: u64,
     label: String,
-    /// Numbers of the last calls on the communicator and on its twin.
-    sequence: [u64; 2],
+    /// Numbers given on the communicator, and on its twin.
+    numbers: [Numbers; 2],
     synchronous: bool,
-    /// Whether calls go to the second communicator.
-    twin: bool,
-    /// Whether calls go beside the stream, where they are done only when they have been waited for.
     aside: bool,
-    /// Such calls were made and not waited for.
-    beside: bool,
+    twin: bool,
+    /// The exchange last made, as one rarely follows another.
+    exchange: Option<(Exchange, Arc<Messages>)>,
     /// What is being captured.
     capturing: Option<Vec<Made>>,
     captured: Vec<Made>,
 }
 
+/// The last numbers given: whole calls and exchanges count apart.
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    whole: u64,
+    exchange: u64,
+}
+
 struct Lane {
-    rank: u32,
     log: Log,
     writer: Writer<Log>,
     /// Calls not known to be done.
     open: Vec<Ticket>,
+    /// Those of them that were made aside.
+    beside: Vec<Ticket>,
 }
+
+/// What decides which messages an exchange consists of.
+type Exchange = (Primitive, Workload, Option<Twist>);
+
+/// By lane: sends and receives, with their elements.
+type Messages = Vec<Vec<(Operation, u64)>>;
 
 /// What is recorded of a call.
 #[derive(Clone)]
 struct Made {
-    primitive: Primitive,
+    what: What,
     op: Option<Op>,
     dtype: DType,
-    count: u64,
     root: Option<u32>,
-    ranks: u32,
-    twist: Option<Twist>,
+    twin: bool,
 }
 
-impl Made {
-    fn of(call: &Call<'_>) -> Made {
-        let unit = call.case.primitive.unit();
-        Made {
-            primitive: call.case.primitive,
-            op: call.case.op,
-            dtype: call.workload.dtype,
-            count: unit.shape(&call.workload).count,
-            root: unit.rooted().then_some(call.workload.root),
-            ranks: call.workload.ranks,
-            twist: call.twist,
-        }
-    }
-
-    /// What a rank calls. A sendrecv is a send and a receive, of which either can be missing or go astray.
-    fn operations(&self, rank: u32) -> impl Iterator<Item = Operation> {
-        let n = self.ranks;
-        let both = if self.primitive == Primitive::Sendrecv && n > 1 {
-            let (next, previous) = ((rank + 1) % n, (rank + n - 1) % n);
-            let send = match self.twist {
-                Some(Twist::NoSend) => None,
-                Some(Twist::SendTo(peer)) => Some(peer),
-                _ => Some(next),
-            };
-            let recv = match self.twist {
-                Some(Twist::NoRecv) => None,
-                Some(Twist::RecvFrom(peer)) => Some(peer),
-                _ => Some(previous),
-            };
-            [send.map(|peer| Operation::Send { peer }), recv.map(|peer| Operation::Recv { peer })]
-        } else {
-            [Some(Operation::Collective(self.primitive)), None]
-        };
-        both.into_iter().flatten()
-    }
+#[derive(Clone)]
+enum What {
+    /// One operation, the same on all lanes.
+    Whole(Operation, u64),
+    /// Sends and receives, of which ranks differ in theirs.
+    Exchange(Arc<Messages>),
 }
 
 impl Recorder {
     /// Records the station's calls in a log for each of its ranks, in lane order.
     pub fn new(station: Box<dyn Station>, logs: &[Log]) -> Result<Recorder, RingError> {
         let lane = |(log, rank): (&Log, &u32)| {
-            Ok(Lane { rank: *rank, log: log.clone(), writer: Writer::new(log.clone(), *rank)?, open: Vec::new() })
+            let writer = Writer::new(log.clone(), *rank)?;
+            Ok(Lane { log: log.clone(), writer, open: Vec::new(), beside: Vec::new() })
         };
         let lanes = logs.iter().zip(station.ranks()).map(lane).collect::<Result<_, RingError>>()?;
         let synchronous = station.synchronous();
@@ -106,11 +93,11 @@ impl Recorder {
             lanes,
             case: 0,
             label: String::new(),
-            sequence: [0; 2],
+            numbers: [Numbers::default(); 2],
             synchronous,
-            twin: false,
             aside: false,
-            beside: false,
+            twin: false,
+            exchange: None,
             capturing: None,
             captured: Vec::new(),
         })
@@ -120,41 +107,87 @@ impl Recorder {
         self.lanes.iter().for_each(|lane| lane.log.at(doing));
     }
 
-    /// Records calls that are about to be made.
-    fn make(&mut self, calls: impl Iterator<Item = Made>) {
+    /// What to record of a call.
+    ///
+    /// A sendrecv is always recorded as its sends and receives, so that one without its partner is seen as that. Others are
+    /// one operation, which all ranks make alike, unless they are twisted.
+    fn made(&mut self, call: &Call<'_>) -> Made {
+        let (primitive, unit) = (call.case.primitive, call.case.primitive.unit());
+        let apart = primitive == Primitive::Sendrecv || (call.twist.is_some() && primitive.is_exchange());
+        let what = if apart {
+            What::Exchange(self.messages((primitive, call.workload, call.twist)))
+        } else {
+            What::Whole(Operation::Collective(primitive), unit.shape(&call.workload).count)
+        };
+        let root = (unit.rooted() && !apart).then_some(call.workload.root);
+        Made { what, op: call.case.op, dtype: call.workload.dtype, root, twin: self.twin }
+    }
+
+    fn messages(&mut self, exchange: Exchange) -> Arc<Messages> {
+        match &self.exchange {
+            Some((last, messages)) if *last == exchange => Arc::clone(messages),
+            _ => {
+                let messages = self.station.ranks().iter().map(|rank| messages(exchange, *rank)).collect();
+                let messages = Arc::new(messages);
+                self.exchange = Some((exchange, Arc::clone(&messages)));
+                messages
+            }
+        }
+    }
+
+    /// Makes ready for records of the case that is under way.
+    fn turn(&mut self) {
         let Some(log) = self.lanes.first().map(|lane| &lane.log) else { return };
         let case = log.case();
         if case != self.case {
-            (self.case, self.sequence, self.label) = (case, [0; 2], log.label());
-            self.lanes.iter_mut().for_each(|lane| lane.open.clear());
-        }
-        let now = now_ns();
-        for made in calls {
-            let [main, twin] = &mut self.sequence;
-            let (sequence, comm) = if self.twin { (twin, self.case | TWIN) } else { (main, self.case) };
-            *sequence += 1;
+            (self.case, self.numbers, self.label) = (case, [Numbers::default(); 2], log.label());
             for lane in &mut self.lanes {
-                for operation in made.operations(lane.rank) {
-                    let creation = Creation {
-                        comm,
-                        seq: *sequence,
-                        operation: &operation,
-                        op: made.op,
-                        dtype: Some(made.dtype),
-                        count: Some(made.count),
-                        root: made.root,
-                        label: &self.label,
-                    };
-                    let ticket = lane.writer.created(&creation, now);
-                    if self.synchronous {
-                        lane.writer.started(ticket, now);
-                    }
-                    lane.open.push(ticket);
+                lane.open.clear();
+                lane.beside.clear();
+            }
+        }
+    }
+
+    /// Records a call that is about to be made.
+    fn record(&mut self, made: &Made, now: u64) {
+        let Recorder { lanes, numbers: [first, second], label, case, .. } = self;
+        let (numbers, comm) = if made.twin { (second, *case | TWIN) } else { (first, *case) };
+        let number = match made.what {
+            What::Whole(..) => &mut numbers.whole,
+            What::Exchange(_) => &mut numbers.exchange,
+        };
+        *number += 1;
+        let creation = |operation, count| Creation {
+            comm,
+            seq: *number,
+            operation,
+            op: made.op,
+            dtype: Some(made.dtype),
+            count: Some(count),
+            root: made.root,
+            label,
+        };
+        // what is made aside has not begun when the call returns, and is not done either
+        let begun = self.synchronous && !self.aside;
+        for (index, lane) in lanes.iter_mut().enumerate() {
+            let mut create = |operation, count| {
+                let ticket = lane.writer.created(&creation(operation, count), now);
+                if begun {
+                    lane.writer.started(ticket, now);
+                }
+                if self.aside { lane.beside.push(ticket) } else { lane.open.push(ticket) }
+            };
+            match &made.what {
+                What::Whole(operation, count) => create(operation, *count),
+                What::Exchange(messages) => {
+                    let own = messages.get(index).map_or(&[][..], Vec::as_slice);
+                    own.iter().for_each(|(operation, count)| create(operation, *count));
                 }
             }
         }
     }
 
+    /// What was not made aside is done.
     fn done(&mut self) {
         let now = now_ns();
         for Lane { writer, open, .. } in &mut self.lanes {
@@ -162,19 +195,42 @@ impl Recorder {
         }
     }
 
+    /// So is what was.
+    fn all_done(&mut self) {
+        self.done();
+        if self.lanes.iter().any(|lane| !lane.beside.is_empty()) {
+            let now = now_ns();
+            for Lane { writer, beside, .. } in &mut self.lanes {
+                beside.drain(..).for_each(|ticket| writer.completed(ticket, now));
+            }
+        }
+    }
+
     /// Passes on what waits for all lanes.
     fn waited<T>(&mut self, wait: impl FnOnce(&mut dyn Station) -> Result<T, RankError>) -> Result<T, RankError> {
-        let queued = !self.synchronous || self.beside;
-        if queued {
+        let waits = !self.synchronous || self.lanes.iter().any(|lane| !lane.beside.is_empty());
+        if waits {
             self.at(Doing::Waiting);
         }
         let result = wait(self.station.as_mut());
-        if result.is_ok() && queued {
-            self.beside = false;
-            self.done();
+        if result.is_ok() && waits {
+            self.all_done();
         }
         result
     }
+}
+
+/// A rank's sends and receives of an exchange.
+fn messages((primitive, workload, twist): Exchange, rank: u32) -> Vec<(Operation, u64)> {
+    let message = |transfer: Transfer| {
+        let Transfer { direction, peer, len, .. } = transfer;
+        let operation = match direction {
+            Direction::Send => Operation::Send { peer: twist.map_or(Some(peer), |twist| twist.send(rank, peer))? },
+            Direction::Recv => Operation::Recv { peer: twist.map_or(Some(peer), |twist| twist.recv(rank, peer))? },
+        };
+        Some((operation, len))
+    };
+    transfers(primitive.unit(), &workload, rank).into_iter().filter_map(message).collect()
 }
 
 impl Station for Recorder {
@@ -235,21 +291,29 @@ impl Station for Recorder {
     }
 
     fn twin(&mut self, twin: bool) -> Result<(), RankError> {
+        self.at(Doing::Preparing);
         self.station.twin(twin)?;
         self.twin = twin;
         Ok(())
     }
 
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
-        if let Some(capturing) = &mut self.capturing {
-            capturing.extend(calls.iter().map(Made::of));
+        if self.capturing.is_some() {
+            for call in calls {
+                let made = self.made(call);
+                self.capturing.iter_mut().for_each(|all| all.push(made.clone()));
+            }
             return self.station.launch(calls);
         }
-        self.make(calls.iter().map(Made::of));
+        self.turn();
+        let now = now_ns();
+        for call in calls {
+            let made = self.made(call);
+            self.record(&made, now);
+        }
         self.lanes.iter().for_each(|lane| lane.log.launching());
         let result = self.station.launch(calls);
-        self.beside |= self.aside;
-        if self.synchronous && !self.beside && result.is_ok() {
+        if self.synchronous && !self.aside && result.is_ok() {
             self.done();
         }
         result
@@ -275,8 +339,10 @@ impl Station for Recorder {
     }
 
     fn replay(&mut self) -> Result<(), RankError> {
+        self.turn();
         let captured = std::mem::take(&mut self.captured);
-        self.make(captured.iter().cloned());
+        let now = now_ns();
+        captured.iter().for_each(|made| self.record(made, now));
         self.captured = captured;
         self.lanes.iter().for_each(|lane| lane.log.launching());
         self.station.replay()
@@ -305,6 +371,7 @@ impl Station for Recorder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Instant;
 
     use super::*;
@@ -312,9 +379,11 @@ mod tests {
     use crate::backend::host::HostBackend;
     use crate::backend::{Backend, Layout, Making};
     use crate::case::Case;
+    use crate::fleet::inquest::{self, Cause, Witness};
     use crate::oracle::Plan;
     use crate::trace::call::State;
-    use crate::trace::ring::snapshot;
+    use crate::trace::ring::{RingMemory, snapshot};
+    use crate::trace::{Class, Liveness};
 
     fn recorder(log: &Log) -> Recorder {
         let backend = HostBackend::new(&Layout { ranks: 1, ranks_per_thread: 1, ranks_per_gpu: 1 }).unwrap();
@@ -327,9 +396,14 @@ mod tests {
     }
 
     fn launch(station: &mut dyn Station, times: u32) -> Result<(), RankError> {
-        let case = case();
-        let plan = Plan::new(1, case.primitive, case.op, case.dtype, 1, 0);
-        let workload = case.workload(1);
+        launch_on(station, 1, times)
+    }
+
+    fn launch_on(station: &mut dyn Station, ranks: u32, times: u32) -> Result<(), RankError> {
+        // who only sends to a root does not wait for it
+        let case = if ranks == 1 { case() } else { "all_reduce::max::half::8B".parse().unwrap() };
+        let plan = Plan::new(1, case.primitive, case.op, case.dtype, ranks, 0);
+        let workload = case.workload(ranks);
         let call = Call { case: &case, workload, placement: Placement::OutOfPlace, plan: &plan, base: 0, twist: None };
         (0..times).try_for_each(|_| station.launch(std::slice::from_ref(&call)))
     }
@@ -350,6 +424,120 @@ mod tests {
         assert_eq!(last.operation, Operation::Collective(case().primitive));
         assert_eq!((last.op, last.dtype, last.count, last.root), (Some(Op::Max), Some(DType::Half), Some(4), Some(0)));
         assert_eq!((last.state, last.label.as_str()), (State::Completed, "reduce::max::half::8B"));
+    }
+
+    fn sendrecv(station: &mut dyn Station, twist: Option<Twist>) -> Result<(), RankError> {
+        let case: Case = "sendrecv::none::int8::64B".parse().unwrap();
+        let plan = Plan::new(1, case.primitive, case.op, case.dtype, 1, 0);
+        let workload = case.workload(1);
+        station.launch(&[Call { case: &case, workload, placement: Placement::OutOfPlace, plan: &plan, base: 0, twist }])
+    }
+
+    #[test]
+    fn a_sendrecv_is_recorded_as_a_send_and_a_receive_that_share_a_number() {
+        let log = Log::allocate();
+        let mut recorder = recorder(&log);
+        recorder.prepare(&Need { send_bytes: 64, recv_bytes: 64, ..Need::default() }).unwrap();
+        log.begin(1, "");
+        launch(&mut recorder, 1).unwrap();
+        (0..2).for_each(|_| sendrecv(&mut recorder, None).unwrap());
+        let calls = snapshot(&log).unwrap().calls;
+        let (send, recv) = (Operation::Send { peer: 0 }, Operation::Recv { peer: 0 });
+        let seen: Vec<_> = calls.iter().skip(1).map(|call| (call.seq, call.operation.clone(), call.count)).collect();
+        let message = |seq, operation: &Operation| (seq, operation.clone(), Some(64));
+        assert_eq!(seen, [message(1, &send), message(1, &recv), message(2, &send), message(2, &recv)]);
+        assert!(calls.iter().all(|call| call.state == State::Completed));
+    }
+
+    #[test]
+    fn a_twist_is_recorded_as_what_is_really_called() {
+        let w = |ranks| "alltoall::none::int8::64B".parse::<Case>().unwrap().workload(ranks);
+        let of = |twist| messages((Primitive::Alltoall, w(2), Some(twist)), 1);
+        let (send, recv) = (|peer| (Operation::Send { peer }, 32), |peer| (Operation::Recv { peer }, 32));
+        assert_eq!(of(Twist::NoSend), [recv(0), send(1), recv(1)]);
+        assert_eq!(of(Twist::NoRecv), [send(0), send(1), recv(1)]);
+        assert_eq!(messages((Primitive::Sendrecv, w(4), Some(Twist::SendTo(3))), 1)[1].0, Operation::Send { peer: 3 });
+        assert_eq!(
+            messages((Primitive::Sendrecv, w(4), Some(Twist::RecvFrom(3))), 1)[0].0,
+            Operation::Recv { peer: 3 }
+        );
+    }
+
+    #[test]
+    fn calls_on_the_twin_are_of_a_communicator_of_their_own() {
+        let log = Log::allocate();
+        let mut recorder = recorder(&log);
+        recorder.prepare(&Need { send_bytes: 8, recv_bytes: 8, ..Need::default() }).unwrap();
+        log.begin(4, "");
+        for twin in [false, true, true, false] {
+            recorder.twin(twin).unwrap();
+            launch(&mut recorder, 1).unwrap();
+        }
+        let calls = snapshot(&log).unwrap().calls;
+        let places: Vec<(u64, u64)> = calls.iter().map(|call| (call.comm, call.seq)).collect();
+        assert_eq!(places, [(4, 1), (4 | TWIN, 1), (4 | TWIN, 2), (4, 2)]);
+    }
+
+    #[test]
+    fn two_ranks_that_enter_the_communicators_in_crossed_order_are_told_so() {
+        let backend = HostBackend::new(&Layout { ranks: 2, ranks_per_thread: 1, ranks_per_gpu: 1 }).unwrap();
+        let stations = backend.open(&[], &Making::default()).unwrap();
+        let abort = stations[0].aborter();
+        let logs = [Log::allocate(), Log::allocate()];
+        let witnesses = std::thread::scope(|scope| {
+            for ((station, log), rank) in stations.into_iter().zip(&logs).zip(0..) {
+                scope.spawn(move || {
+                    let mut recorder = Recorder::new(station, std::slice::from_ref(log)).unwrap();
+                    recorder.prepare(&Need { send_bytes: 8, recv_bytes: 8, ..Need::default() }).unwrap();
+                    log.begin(9, "");
+                    for twin in [rank == 1, rank == 0] {
+                        recorder.twin(twin).unwrap();
+                        // a graceful end of the thread either way
+                        if launch_on(&mut recorder, 2, 1).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            while logs.iter().any(|log| snapshot(log).is_ok_and(|read| read.calls.is_empty())) {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let witness = |(log, rank): (&Log, u32)| {
+                let log = Log::new(Arc::new(copied(log)));
+                Witness { rank, liveness: Liveness::Alive, log: Some(log), messages: Vec::new() }
+            };
+            let witnesses: Vec<Witness> = logs.iter().zip(0..).map(witness).collect();
+            abort();
+            witnesses
+        });
+        let found = inquest::hold(witnesses, 9, Cause::Deadline(0.2), 0, now_ns());
+        let verdict = found.diagnosis.verdict;
+        assert_eq!((verdict.class, &verdict.culprit_ranks[..]), (Class::DCrossed, &[0, 1][..]), "{}", found.message);
+        assert!(found.message.contains("the second communicator"), "{}", found.message);
+    }
+
+    /// The log as it is now.
+    fn copied(log: &Log) -> Arc<RingMemory> {
+        log.iter().map(|word| AtomicU64::new(word.load(Ordering::Relaxed))).collect()
+    }
+
+    #[test]
+    fn a_call_aside_is_open_until_it_was_waited_for() {
+        let log = Log::allocate();
+        let mut recorder = recorder(&log);
+        recorder.prepare(&Need { send_bytes: 8, recv_bytes: 8, ..Need::default() }).unwrap();
+        log.begin(1, "");
+        recorder.twin(true).unwrap();
+        recorder.aside(true).unwrap();
+        launch(&mut recorder, 1).unwrap();
+        recorder.aside(false).unwrap();
+        recorder.twin(false).unwrap();
+        launch(&mut recorder, 1).unwrap();
+        let states = || snapshot(&log).unwrap().calls.iter().map(|call| call.state).collect::<Vec<_>>();
+        assert_eq!(states(), [State::Queued, State::Completed]);
+        recorder.wait().unwrap();
+        assert_eq!(states(), [State::Completed, State::Completed]);
     }
 
     #[test]

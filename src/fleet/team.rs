@@ -117,7 +117,7 @@ impl Team {
             let aborter = station.aborter();
             let recorder =
                 Recorder::new(station, &logs).map_err(|e| Unavailable(format!("calls cannot be recorded: {e}")))?;
-            let station: Box<dyn Station> = Box::new(recorder);
+            let station = backend.disturb(Box::new(recorder));
             let (request, requests) = channel();
             let name = format!("rank {}", own.first().copied().unwrap_or(0));
             let meeting = Logged { place: place.clone(), logs: logs.clone() };

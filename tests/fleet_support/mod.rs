@@ -28,6 +28,8 @@ pub enum Misdeed {
     Panic,
     /// Is turned down.
     Refuse,
+    /// Leaves out or misdirects its sends or receives.
+    Twist(Twist),
     /// Sleeps where the call before makes buffers, so that no call is open anywhere.
     SleepInPrepare(Duration),
 }
@@ -111,6 +113,11 @@ impl Station for Disturbed {
             Misdeed::Sleep(time) | Misdeed::SleepInPrepare(time) => {
                 std::thread::sleep(time);
                 self.station.launch(calls)
+            }
+            Misdeed::Twist(twist) => {
+                let calls: Vec<Call<'_>> =
+                    calls.iter().map(|call| Call { twist: Some(twist), ..call.clone() }).collect();
+                self.station.launch(&calls)
             }
             Misdeed::Half => {
                 let halved: Vec<Case> =

@@ -1,8 +1,13 @@
 //! A small worker, as the tests of the host backend need it.
 #![allow(dead_code)] // each test binary uses its part
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
 use collcheck::backend::host::{Algorithm, HostBackend, HostStation};
-use collcheck::backend::{Buffer, Call, Content, Layout, Need, Placement, RankError, Region, Station, Verdict};
+use collcheck::backend::{
+    Backend, Buffer, Call, Content, Layout, Need, Placement, RankError, Region, Station, Twist, Verdict,
+};
 use collcheck::case::primitive::Source;
 use collcheck::case::{Bytes, Case, DType, Op, Primitive, Variant};
 use collcheck::oracle::Plan;
@@ -43,6 +48,41 @@ pub fn on_all_ranks<T: Send>(backend: &HostBackend, work: impl Fn(u32, &mut Host
     })
 }
 
+/// Long enough for anything that ends to have ended on a busy machine, once all ranks are about to launch.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// What ranks return if the communicator is aborted after some patience, and how many had ended before.
+///
+/// Patience starts when every rank has called the function that it is given, which it does right before it launches.
+pub fn aborted<T: Send>(
+    backend: &HostBackend,
+    work: impl Fn(u32, &mut HostStation, &dyn Fn()) -> T + Sync,
+) -> (Vec<T>, u32) {
+    let (ready, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let ranks = scope.spawn(|| {
+            on_all_ranks(backend, |rank, station| {
+                let result = work(rank, station, &|| {
+                    ready.fetch_add(1, Ordering::Relaxed);
+                });
+                done.fetch_add(1, Ordering::Relaxed);
+                result
+            })
+        });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while ready.load(Ordering::Relaxed) < backend.environment().ranks && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(PATIENCE);
+        let before = done.load(Ordering::Relaxed);
+        let start = Instant::now();
+        backend.abort();
+        let results = ranks.join().unwrap();
+        assert!(start.elapsed() < Duration::from_secs(5), "abort took {:?}", start.elapsed());
+        (results, before)
+    })
+}
+
 /// One placement of one case on one rank.
 pub struct Trial<'a> {
     pub case: &'a Case,
@@ -50,6 +90,9 @@ pub struct Trial<'a> {
     pub rank: u32,
     pub placement: Placement,
     pub plan: Plan,
+    /// Where its data begin in both buffers.
+    pub base: u64,
+    pub twist: Option<Twist>,
 }
 
 /// What went wrong, empty if nothing did.
@@ -63,7 +106,7 @@ pub struct Findings {
 impl<'a> Trial<'a> {
     pub fn new(case: &'a Case, ranks: u32, rank: u32, placement: Placement, epoch: u64) -> Trial<'a> {
         let plan = Plan::of(case, 11, ranks, epoch);
-        Trial { case, ranks, rank, placement, plan }
+        Trial { case, ranks, rank, placement, plan, base: 0, twist: None }
     }
 
     /// Elements at which what is received, and what is sent, start in their buffers; nothing where there is no such form.
@@ -95,8 +138,14 @@ impl<'a> Trial<'a> {
         let (start, _) = self.starts().unwrap();
         let unit = self.case.primitive.unit();
         let w = self.case.workload(self.ranks);
-        let region =
-            |start, len, content| Region { buffer: Buffer::Recv, start, len, plan: &self.plan, content, base: 0 };
+        let region = |start, len, content| Region {
+            buffer: Buffer::Recv,
+            start,
+            len,
+            plan: &self.plan,
+            content,
+            base: self.base,
+        };
         let mut regions: Vec<_> = unit
             .expected(&w, self.rank)
             .into_iter()
@@ -122,20 +171,26 @@ impl<'a> Trial<'a> {
         let buffer = if self.placement == Placement::InPlace { Buffer::Recv } else { Buffer::Send };
         let content = Content::Input { rank: self.rank, element: 0 };
         let len = unit.shape(&w).send;
-        unit.sends(&w, self.rank).then_some(Region { buffer, start, len, plan: &self.plan, content, base: 0 })
+        unit.sends(&w, self.rank).then_some(Region { buffer, start, len, plan: &self.plan, content, base: self.base })
     }
 
     pub fn prepare(&self, station: &mut HostStation) -> Result<(), RankError> {
         let (send, recv) = self.sizes();
         station.prepare(&Need::of(self.case, send, recv))?;
+        self.stage(station)
+    }
+
+    /// Poisons the output and writes the input.
+    pub fn stage(&self, station: &mut HostStation) -> Result<(), RankError> {
         let receives = !self.case.primitive.unit().expected(&self.case.workload(self.ranks), self.rank).is_empty();
         for region in self.outputs() {
             if receives { station.poison(0, &region)? } else { station.fill(0, &region)? }
         }
-        if let Some(region) = self.input() {
-            station.fill(0, &region)?;
-        }
-        Ok(())
+        self.stage_input(station)
+    }
+
+    pub fn stage_input(&self, station: &mut HostStation) -> Result<(), RankError> {
+        self.input().map_or(Ok(()), |region| station.fill(0, &region))
     }
 
     pub fn launch(&self, station: &mut HostStation) -> Result<(), RankError> {
@@ -145,8 +200,8 @@ impl<'a> Trial<'a> {
             workload,
             placement: self.placement,
             plan: &self.plan,
-            base: 0,
-            twist: None,
+            base: self.base,
+            twist: self.twist,
         }])
     }
 

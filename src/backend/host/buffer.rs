@@ -1,14 +1,17 @@
 //! A rank's buffer: bytes between two guard zones.
 
+use std::sync::Arc;
+
 use super::memory::{Region, Span};
 use crate::backend::{GUARD, GUARD_BYTE};
 
 const ZONE: usize = GUARD as usize;
 
-/// One buffer. Its memory grows, and never shrinks; what it is used for changes from case to case.
-#[derive(Debug, Default)]
+/// One buffer. Its memory grows, and never shrinks; what it is used for changes from case to case. A clone is of the same
+/// memory, and keeps it.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Buffer {
-    region: Option<Region>,
+    region: Option<Arc<Region>>,
     /// Bytes that the front zone is moved back from the memory's start, and the data with it.
     offset: usize,
     /// Bytes of data between the zones.
@@ -34,7 +37,7 @@ impl Buffer {
         let missing = self.missing(bytes, offset);
         if missing > 0 {
             self.region = None;
-            self.region = Region::zeroed(missing);
+            self.region = Region::zeroed(missing).map(Arc::new);
         }
         self.offset = offset;
         self.bytes = bytes;
@@ -52,6 +55,15 @@ impl Buffer {
             return None;
         }
         self.region.as_ref()?.span(self.offset + ZONE + start, len)
+    }
+
+    /// `len` bytes from `at` on, counted from the data's start, if they lie in the data as prepared or in the zones.
+    pub(super) fn window(&self, at: i64, len: usize) -> Option<Span<'_>> {
+        let start = usize::try_from(at.checked_add(ZONE as i64)?).ok()?;
+        if start.checked_add(len)? > self.bytes.checked_add(2 * ZONE)? {
+            return None;
+        }
+        self.region.as_ref()?.span(self.offset.checked_add(start)?, len)
     }
 
     /// The zones in front of the data and behind it.
@@ -94,6 +106,21 @@ mod tests {
             assert_eq!(buffer.breach(), Ok(Some(65)));
             buffer.region.as_ref().unwrap().span(offset + ZONE - 3, 1).unwrap().store(&[0]);
             assert_eq!(buffer.breach(), Ok(Some(-3)));
+        }
+    }
+
+    #[test]
+    fn a_window_reaches_both_zones_and_no_further() {
+        let mut buffer = Buffer::default();
+        assert!(buffer.window(0, 0).is_none());
+        assert!(buffer.prepare(100, 4) && buffer.prepare(60, 4));
+        let zone = ZONE as i64;
+        buffer.window(-zone, 1).unwrap().store(&[0]);
+        assert_eq!(buffer.breach(), Ok(Some(-zone)));
+        assert!(buffer.window(-zone, 60 + 2 * ZONE).is_some());
+        for (at, len) in [(-zone - 1, 1), (60 + zone, 1), (0, 61 + ZONE), (i64::MIN, 1), (i64::MAX, 1), (0, usize::MAX)]
+        {
+            assert!(buffer.window(at, len).is_none(), "{len} bytes at {at}");
         }
     }
 

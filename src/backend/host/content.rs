@@ -12,6 +12,14 @@ pub(super) fn write(bytes: &mut [u8], plan: &Plan, content: Content, complement:
     }
 }
 
+/// The content from element `skip` of a region on.
+pub(super) fn after(content: Content, skip: u64) -> Content {
+    match content {
+        Content::Input { rank, element } => Content::Input { rank, element: element.wrapping_add(skip) },
+        Content::Reduced { element } => Content::Reduced { element: element.wrapping_add(skip) },
+    }
+}
+
 fn each(bytes: &mut [u8], plan: &Plan, bits: impl Fn(u64) -> u64) {
     match plan.dtype().size() {
         1 => elements::<1>(bytes, bits),

@@ -3,8 +3,8 @@
 //! All of the host backend's memory is made of [`Region`]s: the channels between ranks share one, each buffer has one.
 //! A region is bytes and atomics, never Rust values, so that it can as well be a mapping that processes share.
 //!
-//! Ranks touch their buffers through [`Span`]s, which are checked pointers and no references: a test that deliberately
-//! races on a buffer from another thread gets torn data, not a broken Rust reference that outlived its statement.
+//! Ranks touch their buffers through [`Span`]s, which are checked pointers and no references: whoever deliberately races on
+//! a buffer from another thread gets torn data, not a broken Rust reference that outlived its statement.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::alloc::{self, Layout};
@@ -14,7 +14,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU32;
 
 /// Alignment of a region's base.
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// Zeroed memory that is freed when dropped. Pages that nobody touches cost nothing.
 #[derive(Debug)]
@@ -53,14 +53,15 @@ impl Region {
         Some(Region { origin: Origin::Heap { allocation, layout }, base, len })
     }
 
-    /// The first `len` bytes of a file, or nothing where it is shorter or cannot be mapped. Nobody may shorten it.
-    pub(super) fn mapped(file: &File, len: usize) -> Option<Region> {
-        if len == 0 || file.metadata().ok()?.len() < len as u64 {
+    /// `len` bytes of a file from byte `from` on, a multiple of [`PAGE`]; nothing where it is shorter or cannot be mapped.
+    /// Nobody may shorten it.
+    pub(super) fn mapped(file: &File, from: usize, len: usize) -> Option<Region> {
+        if len == 0 || file.metadata().ok()?.len() < from.checked_add(len)? as u64 {
             return None;
         }
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: the kernel chooses the address, so no existing memory is replaced; the length is not 0 and is in the file.
-        let start = unsafe { mmap(ptr::null_mut(), len, prot, flags, file, 0) }.ok()?;
+        let start = unsafe { mmap(ptr::null_mut(), len, prot, flags, file, from as u64) }.ok()?;
         Some(Region { origin: Origin::Mapping, base: NonNull::new(start.cast())?, len })
     }
 

@@ -1,9 +1,11 @@
 //! The host backend: ranks are threads of this machine, and collectives run over shared memory.
 //!
 //! ```text
-//! HostBackend ── open ──> HostStation, one a rank
+//! HostBackend ── open ──> HostStation, one a rank ── side (a second thread of the rank)
 //!                           │ launch
 //!                           v
+//!   site (buffers and findings)   port (whose turn it is on a communicator)
+//!                           │
 //!   algorithms (ring, tree, pairs) ── step, arithmetic
 //!                           │
 //!   transport (which channel goes where, groups of sends and receives)
@@ -15,7 +17,11 @@
 //! lock, no barrier, and no check that ranks agree. So it deadlocks, mixes up data and loses ranks as the real thing does,
 //! which is what the harness is tested with. A rank that waits is freed only by [`HostBackend::abort`].
 //!
-//! `unsafe` is in `memory` and `channel`, and where spans of a rank's own buffers become slices for one statement.
+//! A rank may work on two threads and have two communicators, for deliberate faults only. Its threads then race on the bytes
+//! of its buffers, and share nothing else without a lock.
+//!
+//! `unsafe` is in `memory` and `channel`, and where collectives take spans of a rank's own buffers as slices for one
+//! statement.
 
 mod algorithms;
 mod arithmetic;
@@ -24,13 +30,16 @@ mod channel;
 mod content;
 mod machine;
 mod memory;
+mod port;
+mod side;
+mod site;
 mod station;
 mod transport;
 mod wait;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 pub use algorithms::Algorithm;
 pub use station::{Direction, HostStation, Transfer};
@@ -39,6 +48,7 @@ pub use wait::Abort;
 use super::{Backend, Environment, Layout, Making, Opening, Recipe, Station, Unavailable};
 use crate::case::Case;
 use memory::Region;
+use station::Spare;
 use transport::{Geometry, Links};
 
 /// Ranks that a communicator may have: channels between all pairs of more would be gigabytes, if of untouched memory.
@@ -93,10 +103,17 @@ impl HostBackend {
         let mut communicators = self.communicators.lock().unwrap_or_else(PoisonError::into_inner);
         communicators.retain(|communicator| communicator.strong_count() > 0);
         communicators.push(Arc::downgrade(&region));
-        (0..self.ranks as usize)
-            .map(|rank| Some(HostStation::new(Links::new(&region, geometry, rank)?, self.forced)))
-            .collect::<Option<_>>()
-            .ok_or_else(too_many)
+        // the second communicator's channels, which most runs never need
+        let second = Arc::new(OnceLock::<Option<Arc<Region>>>::new());
+        let station = |rank| {
+            let (second, abort) = (Arc::clone(&second), Abort::new(Arc::clone(&region)));
+            let spare = Spare::new(move || {
+                let region = second.get_or_init(|| geometry.bytes().and_then(Region::zeroed).map(Arc::new));
+                Some(Links::new(region.as_ref()?, geometry, rank)?.aborted_by(abort.clone()))
+            });
+            Some(HostStation::new(Links::new(&region, geometry, rank)?, spare, self.forced))
+        };
+        (0..self.ranks as usize).map(station).collect::<Option<_>>().ok_or_else(too_many)
     }
 
     /// A rank's station in a process of its own. `channels` is memory as [`Recipe::Host`] says that all ranks
@@ -104,9 +121,16 @@ impl HostBackend {
     pub fn join(channels: &File, ranks: u32, rank: u32) -> Result<HostStation, Unavailable> {
         let geometry = Geometry::new(ranks as usize);
         let broken = || Unavailable("the channels cannot be mapped".to_owned());
-        let region = geometry.bytes().and_then(|bytes| Region::mapped(channels, bytes)).ok_or_else(broken)?;
-        let links = Links::new(&Arc::new(region), geometry, rank as usize).ok_or_else(broken)?;
-        Ok(HostStation::new(links, None))
+        let rank = rank as usize;
+        let bytes = geometry.bytes().ok_or_else(broken)?;
+        let region = Arc::new(Region::mapped(channels, 0, bytes).ok_or_else(broken)?);
+        let links = Links::new(&region, geometry, rank).ok_or_else(broken)?;
+        let (channels, abort) = (channels.try_clone().map_err(|_| broken())?, Abort::new(region));
+        let spare = Spare::new(move || {
+            let region = Region::mapped(&channels, geometry.paged()?, bytes)?;
+            Some(Links::new(&Arc::new(region), geometry, rank)?.aborted_by(abort.clone()))
+        });
+        Ok(HostStation::new(links, spare, None))
     }
 
     /// Frees every rank that waits in a communicator of this backend: it returns [`super::RankError::Aborted`], and so
@@ -148,7 +172,9 @@ impl Backend for HostBackend {
         if let Some(what) = beyond(making) {
             return Err(Opening::Unsupported(format!("the host backend has no {what}")));
         }
-        let bytes = Geometry::new(self.ranks as usize).bytes().and_then(|bytes| u64::try_from(bytes).ok());
+        // for a communicator and its twin, of which untouched pages take nothing
+        let bytes = Geometry::new(self.ranks as usize).paged().and_then(|bytes| bytes.checked_mul(2));
+        let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
         let bytes = bytes.ok_or_else(|| Unavailable("there is no memory for the channels".to_owned()))?;
         Ok(Recipe::Host { bytes })
     }

@@ -1,34 +1,59 @@
-//! One rank on one thread.
+//! One rank on one thread, and on a second where it is asked to work aside.
 
-use std::time::{Duration, Instant};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
 
-use super::algorithms::{self, Algorithm, Collective};
-use super::arithmetic::Reduction;
-use super::buffer::{Buffer as Bytes, OutOfBounds};
-use super::content;
+use super::algorithms::Algorithm;
+use super::buffer::Buffer as Bytes;
 use super::machine;
-use super::memory::Span;
+use super::port::Port;
+use super::side::{self, Side};
+use super::site::{Errand, Kept, Site, refused};
 use super::transport::{Flow, Links};
 use super::wait::Abort;
 use crate::backend::{
-    Aborter, Buffer, Call, GuardBreach, Memory, Need, Placement, RankError, Region, Registration, Station, Verdict,
+    Aborter, Buffer, Call, GuardBreach, Memory, Need, RankError, Region, Registration, Station, Verdict,
 };
 use crate::case::DType;
+
+pub use crate::case::primitive::Direction;
 
 /// A rank of the host backend, with its buffers. It has one lane.
 ///
 /// A launch runs on the calling thread, and returns when the rank has done its part: everything asked for is done when
-/// the call returns, and nothing is queued.
+/// the call returns, and nothing is queued. Only what goes aside is: a thread of the station's own does it meanwhile.
 #[derive(Debug)]
 pub struct HostStation {
     rank: [u32; 1],
-    links: Links,
-    send: Bytes,
-    recv: Bytes,
-    verdict: Verdict,
+    port: Arc<Port>,
+    /// The second communicator, once there is one.
+    twin: Option<Arc<Port>>,
+    spare: Spare,
+    on_twin: bool,
+    site: Site,
+    /// The thread beside this one, once there is one.
+    side: Option<Side>,
+    aside: bool,
     marks: Vec<Instant>,
     forced: Option<Algorithm>,
     ran: Option<Algorithm>,
+}
+
+/// How a rank comes by the links of a second communicator of the same ranks, under the first one's abort flag; nothing where
+/// there is no memory for them. It is asked once.
+pub(super) struct Spare(Box<dyn Fn() -> Option<Links> + Send>);
+
+impl Spare {
+    pub(super) fn new(make: impl Fn() -> Option<Links> + Send + 'static) -> Spare {
+        Spare(Box::new(make))
+    }
+}
+
+impl fmt::Debug for Spare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Spare")
+    }
 }
 
 /// One send or receive between this rank and another, of bytes of one of its buffers.
@@ -46,43 +71,29 @@ pub struct Transfer {
     pub bytes: u64,
 }
 
-/// Which way a [`Transfer`] goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// To the peer.
-    Send,
-    /// From the peer.
-    Recv,
-}
-
-fn refused(call: &str, message: impl Into<String>) -> RankError {
-    RankError::Refused { call: call.into(), code: "invalid argument".into(), message: message.into() }
-}
-
-fn out_of_bounds(call: &str) -> RankError {
-    refused(call, "the buffers were not prepared for that many bytes")
-}
-
 impl HostStation {
-    pub(super) fn new(links: Links, forced: Option<Algorithm>) -> HostStation {
+    pub(super) fn new(links: Links, spare: Spare, forced: Option<Algorithm>) -> HostStation {
         HostStation {
             rank: [links.rank as u32],
-            links,
-            send: Bytes::default(),
-            recv: Bytes::default(),
-            verdict: Verdict::default(),
+            port: Port::new(links),
+            twin: None,
+            spare,
+            on_twin: false,
+            site: Site::default(),
+            side: None,
+            aside: false,
             marks: Vec::new(),
             forced,
             ran: None,
         }
     }
 
-    /// The communicator's abort flag.
+    /// The communicator's abort flag, which is its twin's as well.
     pub fn abort(&self) -> Abort {
-        self.links.waiter.abort().clone()
+        self.port.abort().clone()
     }
 
-    /// The algorithm of the last launch that ended well.
+    /// The algorithm of the last launch that ended well, those aside not counted.
     pub fn ran(&self) -> Option<Algorithm> {
         self.ran
     }
@@ -92,91 +103,66 @@ impl HostStation {
     /// A send is done when its bytes are in the channel to its peer. So one that nobody receives ends as well if it is
     /// small enough, and else waits until the communicator is aborted.
     pub fn exchange(&mut self, transfers: &[Transfer]) -> Result<(), RankError> {
-        let (send, recv) = (&self.send, &self.recv);
         let flow = |transfer: &Transfer| {
-            let buffer = match transfer.buffer {
-                Buffer::Send => send,
-                Buffer::Recv => recv,
-            };
-            let span = span(buffer, "exchange", 0, transfer.offset, transfer.bytes, 1)?;
-            let peer = transfer.peer as usize;
-            Ok(match transfer.direction {
-                Direction::Send => Flow::send(peer, span),
-                Direction::Recv => Flow::recv(peer, span),
+            let Transfer { direction, peer, buffer, offset, bytes } = *transfer;
+            let span = self.site.span(buffer, "exchange", 0, offset, bytes, 1)?;
+            Ok(match direction {
+                Direction::Send => Flow::send(peer as usize, span),
+                Direction::Recv => Flow::recv(peer as usize, span),
             })
         };
         let mut flows = transfers.iter().map(flow).collect::<Result<Vec<_>, RankError>>()?;
-        self.links.exchange(&mut flows)
+        self.port.book().take(|links| links.exchange(&mut flows))
     }
 
     fn lane(&self, call: &str, lane: usize) -> Result<(), RankError> {
         if lane == 0 { Ok(()) } else { Err(refused(call, format!("there is no lane {lane}"))) }
     }
 
-    fn buffer(&self, buffer: Buffer) -> &Bytes {
-        match buffer {
-            Buffer::Send => &self.send,
-            Buffer::Recv => &self.recv,
+    /// Queues work for the thread beside this one.
+    fn beside(&mut self, work: impl FnOnce(&Site) -> Result<(), RankError> + Send + 'static) -> Result<(), RankError> {
+        let site = self.site.clone();
+        match &self.side {
+            Some(side) => side.push(Box::new(move || work(&site))),
+            None => work(&site),
         }
     }
 
-    fn region(&self, call: &str, lane: usize, region: &Region<'_>) -> Result<Span<'_>, RankError> {
+    /// Waits for what was queued aside.
+    fn rejoin(&self) -> Result<(), RankError> {
+        self.side.as_ref().map_or(Ok(()), Side::wait)
+    }
+
+    fn write(
+        &mut self,
+        call: &'static str,
+        lane: usize,
+        region: &Region<'_>,
+        complement: bool,
+    ) -> Result<(), RankError> {
         self.lane(call, lane)?;
-        span(self.buffer(region.buffer), call, region.base, region.start, region.len, region.plan.dtype().size())
+        if !self.aside {
+            return self.site.write(call, region, complement);
+        }
+        // refused at once, as it would be on a GPU
+        self.site.region(call, region)?;
+        let kept = Kept::of(region);
+        self.beside(move |site| site.write(call, &kept.region(), complement))
     }
 
-    fn write(&mut self, call: &str, lane: usize, region: &Region<'_>, complement: bool) -> Result<(), RankError> {
-        let span = self.region(call, lane, region)?;
-        // SAFETY: the rank's own buffer, and the only reference to it in this statement.
-        content::write(unsafe { span.bytes_mut() }, region.plan, region.content, complement);
-        Ok(())
-    }
-
-    /// Does this rank's part of one collective.
+    /// Does this rank's part of one collective, or has it done.
     fn run(&mut self, call: &Call<'_>) -> Result<(), RankError> {
-        let Call { case, workload: w, placement, plan, base, .. } = call;
-        let name = case.primitive.name();
-        let unit = case.primitive.unit();
-        self.links.waiter.abort().check()?;
-        let [rank] = self.rank;
-        if w.ranks as usize != self.links.ranks || w.root >= w.ranks {
-            let ranks = self.links.ranks;
-            return Err(refused(name, format!("{} ranks and root {} on {ranks} ranks", w.ranks, w.root)));
+        let errand = Errand::of(call, self.rank[0]);
+        let port = if self.on_twin { self.twin.as_ref().unwrap_or(&self.port) } else { &self.port };
+        port.abort().check()?;
+        let (forced, turn) = (self.forced, port.book());
+        if !self.aside {
+            self.ran = Some(turn.take(|links| self.site.run(links, &errand, forced))?);
+            return Ok(());
         }
-        if let Some(reason) = unit.refuses(w.ranks) {
-            return Err(RankError::Unsupported(reason));
-        }
-        let size = w.dtype.size();
-        let shape = unit.shape(w);
-        let (send, recv) = match placement {
-            Placement::OutOfPlace => (
-                span(&self.send, name, *base, 0, shape.send, size)?,
-                span(&self.recv, name, *base, 0, shape.recv, size)?,
-            ),
-            Placement::InPlace => {
-                let place = unit
-                    .in_place(w, rank)
-                    .ok_or_else(|| RankError::Unsupported(format!("{name} has no in-place form")))?;
-                let part = |start, len| span(&self.recv, name, *base, start, len, size);
-                (part(place.send, shape.send)?, part(place.recv, shape.recv)?)
-            }
-        };
-        let reduction = case.op.map(|op| Reduction::new(op, w.dtype, w.ranks, plan.scalar(rank)));
-        let collective =
-            Collective { primitive: case.primitive, workload: *w, send, recv, reduction: reduction.as_ref() };
-        let algorithm = self.forced.unwrap_or_else(|| Algorithm::choose(case.primitive, w));
-        self.ran = Some(algorithms::run(&mut self.links, &collective, algorithm)?);
-        Ok(())
+        self.site.look(port.ranks(), &errand)?;
+        self.beside(move |site| turn.take(|links| site.run(links, &errand, forced)).map(|_| ()))
     }
-}
-
-/// `len` elements from `start` on, counted from byte `base`, if the buffer has them.
-fn span<'a>(buffer: &'a Bytes, call: &str, base: u64, start: u64, len: u64, size: u64) -> Result<Span<'a>, RankError> {
-    let find = || {
-        let start = usize::try_from(start.checked_mul(size)?.checked_add(base)?).ok()?;
-        buffer.span(start, usize::try_from(len.checked_mul(size)?).ok()?)
-    };
-    find().ok_or_else(|| out_of_bounds(call))
 }
 
 /// Why such buffers cannot be had here.
@@ -200,21 +186,23 @@ impl Station for HostStation {
     }
 
     fn enter(&mut self) -> Result<(), RankError> {
-        self.links.waiter.abort().check()
+        self.port.abort().check()
     }
 
     fn prepare(&mut self, need: &Need) -> Result<(), RankError> {
         refuse(need)?;
+        // buffers may move
+        self.rejoin()?;
         let [rank] = self.rank;
         // Ranks prepare at the same time, so that each may count on its share only.
-        let available = machine::available_memory().unwrap_or(u64::MAX) / self.links.ranks as u64;
+        let available = machine::available_memory().unwrap_or(u64::MAX) / self.port.ranks() as u64;
         let memory = |needed: u64| RankError::Memory { rank, needed, available };
         let total = need.send_bytes.saturating_add(need.recv_bytes);
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| memory(total));
         let (send, recv, offset) = (size(need.send_bytes)?, size(need.recv_bytes)?, size(need.offset)?);
         let missing = |buffer: &Bytes, bytes| buffer.missing(bytes, offset) as u64;
-        let needed = missing(&self.send, send).saturating_add(missing(&self.recv, recv));
-        if needed > available || !self.send.prepare(send, offset) || !self.recv.prepare(recv, offset) {
+        let needed = missing(&self.site.send, send).saturating_add(missing(&self.site.recv, recv));
+        if needed > available || !self.site.send.prepare(send, offset) || !self.site.recv.prepare(recv, offset) {
             return Err(memory(total));
         }
         Ok(())
@@ -229,54 +217,74 @@ impl Station for HostStation {
     }
 
     fn check(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
-        let mut verdict = std::mem::take(&mut self.verdict);
-        let result = self.region("check", lane, region).map(|span| {
-            // SAFETY: the rank's own buffer, to which nothing is written in this statement.
-            content::compare(unsafe { span.bytes() }, region.plan, region.content, region.start, &mut verdict);
-        });
-        self.verdict = verdict;
-        result
+        self.lane("check", lane)?;
+        if !self.aside {
+            return self.site.check(region);
+        }
+        self.site.region("check", region)?;
+        let kept = Kept::of(region);
+        self.beside(move |site| site.check(&kept.region()))
     }
 
     fn verdict(&mut self, lane: usize, _dtype: DType) -> Result<Verdict, RankError> {
         self.lane("verdict", lane)?;
-        Ok(std::mem::take(&mut self.verdict))
+        self.rejoin()?;
+        Ok(self.site.verdict())
     }
 
     fn guards(&mut self, lane: usize) -> Result<Option<GuardBreach>, RankError> {
         self.lane("guards", lane)?;
-        for (buffer, recv) in [(&self.send, false), (&self.recv, true)] {
-            let breach = buffer.breach().map_err(|OutOfBounds| out_of_bounds("guards"))?;
-            if let Some(offset) = breach {
-                return Ok(Some(GuardBreach { recv, offset }));
-            }
-        }
-        Ok(None)
+        self.rejoin()?;
+        self.site.guards()
     }
 
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         self.lane("tamper", lane)?;
-        let element = span(self.buffer(buffer), "tamper", 0, index, 1, dtype.size())?;
-        let mut bytes = [0; 8];
-        element.load(&mut bytes);
-        element.store(&(u64::from_le_bytes(bytes) ^ xor).to_le_bytes());
+        if !self.aside {
+            return self.site.tamper(buffer, dtype, index, xor);
+        }
+        self.beside(move |site| site.tamper(buffer, dtype, index, xor))
+    }
+
+    fn peek(&mut self, lane: usize, buffer: Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
+        self.lane("peek", lane)?;
+        if self.aside {
+            self.rejoin()?;
+        }
+        self.site.window("peek", buffer, at, into.len())?.load(into);
         Ok(())
     }
 
-    fn peek(&mut self, _lane: usize, _buffer: Buffer, _at: i64, _into: &mut [u8]) -> Result<(), RankError> {
-        Err(RankError::Unsupported("peek".to_owned()))
+    fn poke(&mut self, lane: usize, buffer: Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError> {
+        self.lane("poke", lane)?;
+        let window = self.site.window("poke", buffer, at, bytes.len())?;
+        if !self.aside {
+            window.store(bytes);
+            return Ok(());
+        }
+        let bytes = bytes.to_vec();
+        self.beside(move |site| {
+            site.window("poke", buffer, at, bytes.len())?.store(&bytes);
+            Ok(())
+        })
     }
 
-    fn poke(&mut self, _lane: usize, _buffer: Buffer, _at: i64, _bytes: &[u8]) -> Result<(), RankError> {
-        Err(RankError::Unsupported("poke".to_owned()))
+    fn aside(&mut self, aside: bool) -> Result<(), RankError> {
+        if aside && self.side.is_none() {
+            self.side = Some(Side::new(self.rank[0], self.port.abort())?);
+        }
+        self.aside = aside;
+        Ok(())
     }
 
-    fn aside(&mut self, _aside: bool) -> Result<(), RankError> {
-        Err(RankError::Unsupported("aside".to_owned()))
-    }
-
-    fn twin(&mut self, _twin: bool) -> Result<(), RankError> {
-        Err(RankError::Unsupported("twin".to_owned()))
+    fn twin(&mut self, twin: bool) -> Result<(), RankError> {
+        if twin && self.twin.is_none() {
+            let none =
+                || RankError::Unsupported("there is no memory for the channels of a second communicator".to_owned());
+            self.twin = Some(Port::new((self.spare.0)().ok_or_else(none)?));
+        }
+        self.on_twin = twin;
+        Ok(())
     }
 
     /// One after the other: NCCL promises no more of the calls of a group than that all of them are done.
@@ -291,8 +299,8 @@ impl Station for HostStation {
 
     fn delay(&mut self, lane: usize, us: u32) -> Result<(), RankError> {
         self.lane("delay", lane)?;
-        std::thread::sleep(Duration::from_micros(us.into()));
-        Ok(())
+        let abort = self.abort();
+        if self.aside { self.beside(move |_| side::sleep(us, &abort)) } else { side::sleep(us, &abort) }
     }
 
     fn begin_capture(&mut self) -> Result<(), RankError> {
@@ -318,9 +326,10 @@ impl Station for HostStation {
         Ok(vec![pairs.map(|(from, to)| to.duration_since(*from).as_secs_f64() * 1e6).map(|us| us as f32).collect()])
     }
 
-    /// Nothing is ever queued: this only tells of an abort.
+    /// What was not asked for aside is done: for the rest this only tells of an abort.
     fn wait(&mut self) -> Result<(), RankError> {
-        self.links.waiter.abort().check()
+        self.rejoin()?;
+        self.port.abort().check()
     }
 
     fn synchronous(&self) -> bool {

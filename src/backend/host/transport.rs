@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use super::channel::{CONTROL, Receiver, Sender};
-use super::memory::{Region, Span};
+use super::memory::{PAGE, Region, Span};
 use super::wait::{Abort, Waiter};
-use crate::backend::RankError;
+use crate::backend::{RankError, Twist};
 
 /// Bytes in front of the channels: the abort flag.
 const HEADER: usize = 256;
@@ -61,6 +61,11 @@ impl Geometry {
         let collective = self.ranks.checked_mul(3)?.checked_mul(CONTROL + COLLECTIVE_CAPACITY)?;
         let pairs = self.ranks.checked_mul(self.ranks)?.checked_mul(CONTROL + self.pair_capacity)?;
         collective.checked_add(pairs)?.checked_add(HEADER)
+    }
+
+    /// The same in whole pages, as a file of several communicators' channels is divided.
+    pub(super) fn paged(&self) -> Option<usize> {
+        self.bytes()?.checked_next_multiple_of(PAGE)
     }
 
     fn place(&self, route: Route) -> (usize, usize) {
@@ -133,6 +138,11 @@ impl Links {
             to: (0..ranks).map(|to| sender(Route::Pair { from: rank, to })).collect::<Option<_>>()?,
             from: (0..ranks).map(|from| receiver(Route::Pair { from, to: rank })).collect::<Option<_>>()?,
         })
+    }
+
+    /// The same, with another communicator's flag to end its waits.
+    pub(super) fn aborted_by(self, abort: Abort) -> Links {
+        Links { waiter: Waiter::new(abort), ..self }
     }
 
     /// Carries out a group of sends and receives, all in flight together, so that no order of them can block another.
@@ -225,6 +235,13 @@ impl<'a> Flow<'a> {
     /// Receives the span's bytes from `peer`.
     pub(super) fn recv(peer: usize, span: Span<'a>) -> Flow<'a> {
         Flow { peer, sends: false, span, done: 0, started: false }
+    }
+
+    /// What becomes of it at `rank`; nothing where the twist leaves it out.
+    pub(super) fn twisted(self, twist: Twist, rank: usize) -> Option<Flow<'a>> {
+        let (rank, peer) = (u32::try_from(rank).ok()?, u32::try_from(self.peer).ok()?);
+        let peer = if self.sends { twist.send(rank, peer) } else { twist.recv(rank, peer) }?;
+        Some(Flow { peer: peer as usize, ..self })
     }
 
     fn finished(&self) -> bool {

@@ -71,6 +71,14 @@ impl Buffer {
         inside.then(|| [base - GUARD, base + self.bytes]).into_iter().flatten()
     }
 
+    /// The address of byte `at`, counted from the base, of a stretch of `len` bytes that lies in the data as placed or in the
+    /// zones; nothing if it does not.
+    pub fn window(&self, at: i64, len: u64) -> Option<u64> {
+        let zone = self.zones().next()?;
+        let start = within(at, len, self.bytes)?;
+        Some(zone + start)
+    }
+
     /// The address of element `start`, counted from byte `base`, of a stretch of `len` elements, if it lies inside.
     pub fn stretch(&self, base: u64, start: u64, len: u64, size: u64) -> Option<u64> {
         let end = start.checked_add(len)?.checked_mul(size)?.checked_add(base)?;
@@ -175,6 +183,13 @@ impl Buffers {
     }
 }
 
+/// Where a stretch begins, from the front zone's first byte on, if it ends before the back zone does: `at` counts from the
+/// first of `bytes` of data.
+fn within(at: i64, len: u64, bytes: u64) -> Option<u64> {
+    let start = u64::try_from(at.checked_add(GUARD as i64)?).ok()?;
+    (start.checked_add(len)? <= bytes.checked_add(2 * GUARD)?).then_some(start)
+}
+
 /// Bytes of memory for the send and the receive buffer.
 fn lengths(need: &Need) -> [u64; 2] {
     [need.send_bytes, need.recv_bytes].map(|bytes| allocation(bytes.saturating_add(need.offset)))
@@ -204,6 +219,17 @@ mod tests {
     }
 
     #[test]
+    fn a_window_reaches_both_zones_and_no_further() {
+        let zone = GUARD as i64;
+        assert_eq!(within(-zone, 60 + 2 * GUARD, 60), Some(0));
+        assert_eq!(within(60, GUARD, 60), Some(GUARD + 60));
+        for (at, len) in [(-zone - 1, 1), (60 + zone, 1), (0, 61 + GUARD), (i64::MIN, 1), (i64::MAX, 1), (0, u64::MAX)]
+        {
+            assert_eq!(within(at, len, 60), None, "{len} bytes at {at}");
+        }
+    }
+
+    #[test]
     fn an_offset_counts_as_data() {
         let need = Need { send_bytes: GRAIN - 2 * GUARD, ..Need::default() };
         assert_eq!(total(&need), 2 * GRAIN);
@@ -226,6 +252,7 @@ mod tests {
         let buffer = buffers.get(backend::Buffer::Send);
         assert_eq!(buffer.capacity(), 0);
         assert_eq!(buffer.stretch(0, 0, 0, 4), None);
+        assert_eq!(buffer.window(0, 0), None);
         assert_eq!(buffer.zones().count(), 0);
     }
 }

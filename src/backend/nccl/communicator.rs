@@ -15,11 +15,36 @@ use crate::backend::RankError;
 use crate::case::{DType, Op};
 use crate::oracle::Plan;
 
+/// Where a handle is, or will be once a communicator is made; null while there is none. Clones are the same place.
+#[derive(Clone, Default)]
+pub struct Place(Arc<AtomicPtr<c_void>>);
+
+impl Place {
+    fn get(&self) -> Comm {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Takes the handle out: who gets it ends it.
+    fn take(&self) -> Comm {
+        self.0.swap(ptr::null_mut(), Ordering::AcqRel)
+    }
+
+    /// Aborts what is there, if anything is.
+    pub fn abort(&self, library: &Library) {
+        let handle = self.take();
+        if !handle.is_null() {
+            // SAFETY: the handle is live, as who closes takes it out first. NCCL lets another thread abort while one is in
+            // a call.
+            unsafe { (library.api.comm_abort)(handle) };
+        }
+    }
+}
+
 /// One rank's handle. Closed by [`Communicator::close`]; one that is only dropped is left to the process' end.
 pub struct Communicator {
     library: Arc<Library>,
     /// Null once closed or aborted; whoever takes the handle out ends it.
-    raw: Arc<AtomicPtr<c_void>>,
+    raw: Place,
     rank: u32,
     /// What it was split off, to be closed after it.
     parent: Option<Box<Communicator>>,
@@ -43,7 +68,7 @@ impl Communicator {
     /// Takes over a handle.
     pub fn new(library: &Arc<Library>, raw: Comm, rank: u32) -> Communicator {
         let library = Arc::clone(library);
-        let raw = Arc::new(AtomicPtr::new(raw));
+        let raw = Place(Arc::new(AtomicPtr::new(raw)));
         Communicator { library, raw, rank, parent: None, reductions: Vec::new(), registered: Vec::new() }
     }
 
@@ -52,27 +77,24 @@ impl Communicator {
         Communicator { parent: Some(Box::new(parent)), ..self }
     }
 
+    /// Moves the handle to a place that was given away before, so that whoever aborts what is there finds it.
+    pub fn moved_to(self, place: &Place) -> Communicator {
+        place.0.store(self.raw.take(), Ordering::Release);
+        Communicator { raw: place.clone(), ..self }
+    }
+
     /// NCCL's handle; null once it was aborted, which NCCL's calls answer with an error.
     pub fn raw(&self) -> Comm {
-        self.raw.load(Ordering::Acquire)
+        self.raw.get()
     }
 
     /// Aborts it from another thread, unless it is closed already, and then what it was split off. For threads inside a
     /// call of NCCL's, which nothing else gets out; it may itself be held up by the library.
     pub fn aborter(&self) -> impl Fn() + Send + Sync + use<> {
         let library = Arc::clone(&self.library);
-        let handles: Vec<_> =
+        let places: Vec<Place> =
             iter::successors(Some(self), |one| one.parent.as_deref()).map(|one| one.raw.clone()).collect();
-        move || {
-            for raw in &handles {
-                let handle = raw.swap(ptr::null_mut(), Ordering::AcqRel);
-                if !handle.is_null() {
-                    // SAFETY: the handle is live, as who closes takes it out first. NCCL lets another thread abort while
-                    // one is in a call.
-                    unsafe { (library.api.comm_abort)(handle) };
-                }
-            }
-        }
+        move || places.iter().for_each(|place| place.abort(&library))
     }
 
     /// The library that made it.
@@ -211,7 +233,7 @@ impl Communicator {
             // What fails here, fails for the last time.
             let _ = self.deregister();
         }
-        let raw = self.raw.swap(ptr::null_mut(), Ordering::AcqRel);
+        let raw = self.raw.take();
         let reductions = std::mem::take(&mut self.reductions);
         self.registered.clear();
         if !raw.is_null() {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::buffer::{self, Buffer, Buffers};
 use super::checker::Checker;
-use super::communicator::Communicator;
+use super::communicator::{Communicator, Place};
 use super::device::{Device, Kernels};
 use super::driver::{self, CudaError, Event, Stream};
+use super::outbox::Outbox;
+use super::peers::Peers;
 use super::program::Site;
 use super::storage::Shortage;
 use crate::backend::{self, GUARD, GuardBreach, Need, RankError, Region};
@@ -14,6 +16,15 @@ use crate::case::DType;
 
 /// Events made ahead, so that timed loops of the usual length make none.
 const EVENTS: usize = 64;
+
+/// Where work is queued, and launches are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Track {
+    /// On the second stream.
+    pub aside: bool,
+    /// On the second communicator.
+    pub twin: bool,
+}
 
 /// One rank.
 pub struct Lane {
@@ -23,14 +34,20 @@ pub struct Lane {
     pub device: Arc<Device>,
     /// That GPU's kernels.
     pub kernels: Arc<Kernels>,
-    /// All its work is queued here.
+    /// Its work is queued here.
     pub stream: Stream,
+    /// What goes aside is queued here, once something did.
+    pub beside: Option<Stream>,
     /// Its communicator.
     pub communicator: Communicator,
+    /// A second one of the same ranks, once it was asked for.
+    pub twin: Option<Communicator>,
+    twin_place: Place,
     /// What its checks find.
     pub checker: Checker,
     /// Its buffers.
     pub buffers: Buffers,
+    outbox: Outbox,
     events: Vec<Event>,
     marks: usize,
 }
@@ -47,8 +64,71 @@ impl Lane {
         let stream = Stream::new()?;
         let checker = Checker::new(&stream)?;
         let events = (0..EVENTS).map(|_| Event::new()).collect::<Result<_, _>>()?;
-        let buffers = Buffers::default();
-        Ok(Lane { rank, device, kernels, stream, communicator, checker, buffers, events, marks: 0 })
+        Ok(Lane {
+            rank,
+            device,
+            kernels,
+            stream,
+            beside: None,
+            communicator,
+            twin: None,
+            twin_place: Place::default(),
+            checker,
+            buffers: Buffers::default(),
+            outbox: Outbox::default(),
+            events,
+            marks: 0,
+        })
+    }
+
+    /// Where work of a track is queued.
+    pub fn stream(&self, track: Track) -> &Stream {
+        if track.aside { self.beside.as_ref().unwrap_or(&self.stream) } else { &self.stream }
+    }
+
+    /// The stream or streams that it has work on.
+    pub fn streams(&self) -> impl Iterator<Item = &Stream> {
+        std::iter::once(&self.stream).chain(&self.beside)
+    }
+
+    /// The communicator of a track's launches.
+    pub fn communicator(&self, track: Track) -> &Communicator {
+        if track.twin { self.twin.as_ref().unwrap_or(&self.communicator) } else { &self.communicator }
+    }
+
+    /// The same, to make reductions with.
+    pub fn communicator_mut(&mut self, track: Track) -> &mut Communicator {
+        if track.twin { self.twin.as_mut().unwrap_or(&mut self.communicator) } else { &mut self.communicator }
+    }
+
+    /// Makes the second stream, unless there is one. The GPU must be current.
+    pub fn widen(&mut self) -> Result<(), RankError> {
+        if self.beside.is_none() {
+            self.beside = Some(Stream::new()?);
+        }
+        Ok(())
+    }
+
+    /// Takes over the second communicator.
+    pub fn adopt(&mut self, twin: Communicator, peers: &Peers) -> Result<(), RankError> {
+        let mut twin = twin.moved_to(&self.twin_place);
+        if peers.lost() {
+            // Who aborts may have looked for it before it was there.
+            twin.close(true);
+            return Err(RankError::Aborted);
+        }
+        self.twin = Some(twin);
+        Ok(())
+    }
+
+    /// Aborts both communicators from another thread, also a second one that is made later.
+    pub fn aborter(&self) -> impl Fn() + Send + Sync + use<> {
+        let (library, twin) = (Arc::clone(self.communicator.library()), self.twin_place.clone());
+        let first = self.communicator.aborter();
+        move || {
+            twin.abort(&library);
+            first();
+        }
     }
 
     /// One of the buffers.
@@ -103,19 +183,57 @@ impl Lane {
         Ok(checker.guards(buffers.both(), device, kernels, stream)?)
     }
 
-    /// Flips bits of one element, behind everything queued so far.
-    pub fn tamper(&mut self, which: backend::Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
+    /// Flips bits of one element, behind everything queued so far on the track.
+    pub fn tamper(
+        &mut self,
+        track: Track,
+        which: backend::Buffer,
+        dtype: DType,
+        index: u64,
+        xor: u64,
+    ) -> Result<(), RankError> {
+        let stream = self.stream(track);
         let buffer = self.buffer(which);
         let size = dtype.size();
         let address = buffer.stretch(0, index, 1, size).ok_or_else(|| outside("tamper", index, 1, size, buffer))?;
         let mut bytes = [0u8; 8];
         let element = &mut bytes[..size as usize];
         // SAFETY: the element lies in the buffer.
-        unsafe { self.stream.read(element, address)? };
+        unsafe { stream.read(element, address)? };
         element.iter_mut().zip(xor.to_le_bytes()).for_each(|(byte, flip)| *byte ^= flip);
         // SAFETY: as above.
-        unsafe { self.stream.write(address, element)? };
+        unsafe { stream.write(address, element)? };
         Ok(())
+    }
+
+    /// Reads bytes of a buffer or its guard zones. The track's stream should have been waited for: a wait in here has no end
+    /// if a rank is lost.
+    pub fn peek(&self, track: Track, which: backend::Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
+        let address = self.window("peek", which, at, into.len())?;
+        // SAFETY: the window lies in the buffer's memory.
+        Ok(unsafe { self.stream(track).read(into, address)? })
+    }
+
+    /// Queues writing bytes of a buffer or its guard zones.
+    pub fn poke(&mut self, track: Track, which: backend::Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError> {
+        let address = self.window("poke", which, at, bytes.len())?;
+        let Lane { stream, beside, outbox, .. } = self;
+        let stream = if track.aside { beside.as_ref().unwrap_or(stream) } else { stream };
+        // SAFETY: the window lies in the buffer's memory, which moves only after both streams were waited for.
+        Ok(unsafe { outbox.send(bytes, address, stream)? })
+    }
+
+    fn window(&self, call: &str, which: backend::Buffer, at: i64, len: usize) -> Result<u64, RankError> {
+        self.buffer(which).window(at, len as u64).ok_or_else(|| RankError::Refused {
+            call: call.to_owned(),
+            code: "out of range".to_owned(),
+            message: format!("{len} bytes from byte {at} on are not all in the buffer and its guard zones"),
+        })
+    }
+
+    /// Both streams have been waited for.
+    pub fn rested(&mut self) {
+        self.outbox.arrived();
     }
 
     /// Queues a time mark.

@@ -3,12 +3,12 @@
 use std::ffi::c_void;
 
 use super::api::{self, Code, Comm, DataType, RedOp};
-use super::lane::{self, Lane};
+use super::lane::{self, Lane, Track};
 use super::library::Library;
 use super::peers::Peers;
 use super::program::{self, Group, Native, Phase, Step};
 use super::version::Version;
-use crate::backend::{Buffer, Call, Placement, RankError};
+use crate::backend::{Buffer, Call, Placement, RankError, Twist};
 use crate::case::{DType, Op, Primitive, Variant, Workload};
 
 /// What a call was compiled for.
@@ -20,15 +20,16 @@ struct Key {
     placement: Placement,
     base: u64,
     on_device: bool,
+    twist: Option<Twist>,
     /// Of mulsum, by lane.
     scalars: Vec<u64>,
 }
 
 impl Key {
     fn of(call: &Call<'_>, lanes: &[Lane]) -> Key {
-        let Call { case, workload, placement, base, .. } = *call;
-        let scalars = scalars(call, lanes).collect();
-        Key { primitive: case.primitive, op: case.op, workload, placement, base, on_device: on_device(call), scalars }
+        let Call { case, workload, placement, base, twist, .. } = *call;
+        let (on_device, scalars) = (on_device(call), scalars(call, lanes).collect());
+        Key { primitive: case.primitive, op: case.op, workload, placement, base, on_device, twist, scalars }
     }
 
     /// Whether the call is the same; allocates nothing.
@@ -39,6 +40,7 @@ impl Key {
             && self.placement == call.placement
             && self.base == call.base
             && self.on_device == on_device(call)
+            && self.twist == call.twist
             && scalars(call, lanes).eq(self.scalars.iter().copied())
     }
 }
@@ -65,6 +67,7 @@ struct Handles {
 
 /// Calls ready to be launched on the lanes of one station.
 pub struct Launch {
+    track: Track,
     keys: Vec<Key>,
     groups: Vec<Group>,
     /// By call, then by lane.
@@ -75,21 +78,29 @@ pub struct Launch {
 unsafe impl Send for Launch {}
 
 impl Launch {
-    /// Makes some calls ready: arguments checked, reductions made, addresses computed. `size`: ranks of the communicator.
-    pub fn compile(library: &Library, size: u32, lanes: &mut [Lane], calls: &[Call<'_>]) -> Result<Launch, RankError> {
+    /// Makes some calls ready for a track: arguments checked, reductions made, addresses computed. `size`: ranks of the
+    /// communicator.
+    pub fn compile(
+        library: &Library,
+        size: u32,
+        lanes: &mut [Lane],
+        track: Track,
+        calls: &[Call<'_>],
+    ) -> Result<Launch, RankError> {
         let mut phases = Vec::with_capacity(calls.len());
         let mut handles = Vec::with_capacity(calls.len());
         for call in calls {
             phases.push(phases_of(library, size, lanes, call)?);
-            handles.push(handles_of(lanes, call)?);
+            handles.push(handles_of(lanes, track, call)?);
         }
         let keys = calls.iter().map(|call| Key::of(call, lanes)).collect();
-        Ok(Launch { keys, groups: program::together(&phases), handles })
+        Ok(Launch { track, keys, groups: program::together(&phases), handles })
     }
 
-    /// Whether it was made for these calls.
-    pub fn is_of(&self, calls: &[Call<'_>], lanes: &[Lane]) -> bool {
-        self.keys.len() == calls.len() && self.keys.iter().zip(calls).all(|(key, call)| key.is_of(call, lanes))
+    /// Whether it was made for these calls on this track.
+    pub fn is_of(&self, track: Track, calls: &[Call<'_>], lanes: &[Lane]) -> bool {
+        let alike = self.track == track && self.keys.len() == calls.len();
+        alike && self.keys.iter().zip(calls).all(|(key, call)| key.is_of(call, lanes))
     }
 
     /// Issues all groups. Nothing here allocates unless a call fails.
@@ -121,7 +132,7 @@ impl Launch {
             if unfinished {
                 // Until then the stream lacks what was asked for, and what is queued next would come first.
                 for lane in lanes {
-                    lane.communicator.settle_with(peers, "a nonblocking launch")?;
+                    lane.communicator(self.track).settle_with(peers, "a nonblocking launch")?;
                 }
             }
         }
@@ -179,7 +190,7 @@ impl Launch {
                 Step::Recv { to, count, peer } => ("ncclRecv", (api.recv)(output(to), count, t, peer, comm, stream)),
                 Step::Copy { from, to, bytes } => {
                     own.device.context.activate()?;
-                    own.stream.copy(to, from, bytes)?;
+                    own.stream(self.track).copy(to, from, bytes)?;
                     return Ok(api::SUCCESS);
                 }
             }
@@ -196,7 +207,7 @@ fn absent(call: &str) -> RankError {
 
 /// Checks a call's arguments, and says what all lanes do for it.
 fn phases_of(library: &Library, size: u32, lanes: &[Lane], call: &Call<'_>) -> Result<Vec<Phase>, RankError> {
-    let Call { case, workload, placement, plan, base, .. } = call;
+    let Call { case, workload, placement, plan, base, twist } = call;
     let refused = |message: String| RankError::Refused {
         call: case.primitive.name().to_owned(),
         code: "refused".to_owned(),
@@ -211,6 +222,9 @@ fn phases_of(library: &Library, size: u32, lanes: &[Lane], call: &Call<'_>) -> R
     let unit = case.primitive.unit();
     if let Some(reason) = unit.refuses(workload.ranks) {
         return Err(refused(reason));
+    }
+    if let Some(twist) = twist {
+        twist.refuses(case.primitive, workload.ranks)?;
     }
     if matches!(workload.dtype, DType::F8e4m3 | DType::F8e5m2) {
         library.require(&format!("dtype {}", workload.dtype), Version::FLOAT8)?;
@@ -233,19 +247,19 @@ fn phases_of(library: &Library, size: u32, lanes: &[Lane], call: &Call<'_>) -> R
         scatter: library.api.scatter.is_some(),
     };
     let sites: Vec<_> = lanes.iter().map(|lane| lane.site().moved(*base)).collect();
-    program::compile(case.primitive, workload, *placement, native, &sites).ok_or_else(none)
+    program::compile(case.primitive, workload, *placement, native, *twist, &sites).ok_or_else(none)
 }
 
-fn handles_of(lanes: &mut [Lane], call: &Call<'_>) -> Result<Vec<Handles>, RankError> {
+fn handles_of(lanes: &mut [Lane], track: Track, call: &Call<'_>) -> Result<Vec<Handles>, RankError> {
     lanes
         .iter_mut()
         .map(|lane| {
             lane.device.context.activate()?;
             Ok(Handles {
                 data_type: api::data_type(call.workload.dtype),
-                reduction: lane.communicator.reduction(call.case.op, call.plan, on_device(call))?,
-                communicator: lane.communicator.raw(),
-                stream: lane.stream.raw(),
+                reduction: lane.communicator_mut(track).reduction(call.case.op, call.plan, on_device(call))?,
+                communicator: lane.communicator(track).raw(),
+                stream: lane.stream(track).raw(),
             })
         })
         .collect()

@@ -87,31 +87,38 @@ fn split(
     party: &Party<'_>,
     parents: Vec<Communicator>,
 ) -> Result<Vec<Communicator>, RankError> {
-    let call = "ncclCommSplit";
-    let raw: Vec<Comm> = parents.iter().map(Communicator::raw).collect();
-    let children = in_group(library, call, party, |index, handle| {
-        let rank = c_int::try_from(party.rank(index)).unwrap_or(c_int::MAX);
-        let parent = raw.get(index).copied().unwrap_or(ptr::null_mut());
-        // SAFETY: the parent is live, and `handle` good for one handle until parents have settled. No configuration: the
-        // child takes its parent's.
-        unsafe { (library.api.comm_split)(parent, 0, rank, handle, ptr::null_mut()) }
-    })
-    .and_then(|handles| {
-        // A nonblocking parent says when its child is there; only then is the child's handle written.
-        match parents.iter().try_for_each(|parent| parent.settle(call)) {
-            Ok(()) => settled(owned(library, party, &handles), call, party.size()),
-            Err(e) => {
-                Box::leak(handles.0); // NCCL may still be writing
-                Err(e)
-            }
-        }
-    });
-    match children {
+    match children(library, party, &parents.iter().collect::<Vec<_>>()) {
         Ok(children) => {
             Ok(children.into_iter().zip(parents).map(|(child, parent)| child.descend_from(parent)).collect())
         }
         Err(e) => {
             parents.into_iter().for_each(|mut parent| parent.close(true));
+            Err(e)
+        }
+    }
+}
+
+/// Splits off communicators of the same ranks in the same order, with the configuration of their parents, which are to be
+/// closed after them. All parties do this at the same time.
+pub fn children(
+    library: &Arc<Library>,
+    party: &Party<'_>,
+    parents: &[&Communicator],
+) -> Result<Vec<Communicator>, RankError> {
+    let call = "ncclCommSplit";
+    let raw: Vec<Comm> = parents.iter().map(|parent| parent.raw()).collect();
+    let handles = in_group(library, call, party, |index, handle| {
+        let rank = c_int::try_from(party.rank(index)).unwrap_or(c_int::MAX);
+        let parent = raw.get(index).copied().unwrap_or(ptr::null_mut());
+        // SAFETY: the parent is live, and `handle` good for one handle until parents have settled. No configuration: the
+        // child takes its parent's.
+        unsafe { (library.api.comm_split)(parent, 0, rank, handle, ptr::null_mut()) }
+    })?;
+    // A nonblocking parent says when its child is there; only then is the child's handle written.
+    match parents.iter().try_for_each(|parent| parent.settle(call)) {
+        Ok(()) => settled(owned(library, party, &handles), call, party.size()),
+        Err(e) => {
+            Box::leak(handles.0); // NCCL may still be writing
             Err(e)
         }
     }

@@ -6,6 +6,7 @@
 //! library    one loaded NCCL    api  its C interface    version
 //! driver     the CUDA driver    device  a GPU and its kernels    checker  what check kernels find
 //! storage    memory, the driver's or NCCL's    buffer  between guard zones    registration  telling NCCL of them
+//! outbox     bytes on their way to the GPU
 //! making     communicators of a process' ranks    communicator  one rank's
 //! program    what cases make ranks call    launch  ready for calling
 //! station    one thread's ranks    lane  one rank    peers  what stations share
@@ -25,6 +26,7 @@ mod lane;
 mod launch;
 mod library;
 mod making;
+mod outbox;
 mod peers;
 pub mod process;
 mod program;

@@ -1,11 +1,11 @@
 //! What a case makes the ranks of one thread call: phases of steps, ready to be issued.
 //!
 //! Compiled once for each case and placement, so that a launch is a walk over finished arguments. Pure data movement that
-//! NCCL has no collective for is derived from [`Unit::expected`](crate::case::primitive::Unit::expected): who sends what
-//! to whom is written nowhere else.
+//! NCCL has no collective for is derived from [`Unit::expected`](crate::case::primitive::Unit::expected), by
+//! [`transfers`]: who sends what to whom is written nowhere else.
 
-use crate::backend::Placement;
-use crate::case::primitive::{InPlace, Source, Unit};
+use crate::backend::{Placement, Twist};
+use crate::case::primitive::{Direction, InPlace, Transfer, Unit, transfers};
 use crate::case::{Primitive, Workload};
 
 /// One call on one lane. Addresses are the device's; counts are elements.
@@ -83,6 +83,11 @@ pub struct Native {
     pub scatter: bool,
 }
 
+impl Native {
+    /// None of them.
+    pub const NONE: Native = Native { alltoall: false, gather: false, scatter: false };
+}
+
 /// A lane as a program sees it: its rank, and the first bytes of its buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -127,17 +132,20 @@ pub fn extent(unit: &dyn Unit, w: &Workload, placement: Placement, rank: u32) ->
     })
 }
 
-/// The phases of all lanes; `None` where the primitive has no such placement.
+/// The phases of all lanes; `None` where the primitive has no such placement. A twisted call is made of sends and receives
+/// whatever the library has.
 pub fn compile(
     primitive: Primitive,
     w: &Workload,
     placement: Placement,
     native: Native,
+    twist: Option<Twist>,
     sites: &[Site],
 ) -> Option<Vec<Phase>> {
+    let native = if twist.is_some() { Native::NONE } else { native };
     let mut phases: Vec<Phase> = Vec::new();
     for (lane, site) in sites.iter().enumerate() {
-        for (index, steps) in of_rank(primitive, w, placement, native, site)?.into_iter().enumerate() {
+        for (index, steps) in of_rank(primitive, w, placement, native, twist, site)?.into_iter().enumerate() {
             if phases.len() <= index {
                 phases.resize_with(index + 1, Phase::default);
             }
@@ -180,6 +188,7 @@ fn of_rank(
     w: &Workload,
     placement: Placement,
     native: Native,
+    twist: Option<Twist>,
     site: &Site,
 ) -> Option<Vec<Vec<Step>>> {
     let unit = primitive.unit();
@@ -204,36 +213,30 @@ fn of_rank(
         Primitive::Gather if native.gather => one(Step::Gather { send, recv, count, root }),
         Primitive::Scatter if native.scatter => one(Step::Scatter { send, recv, count, root }),
         Primitive::Alltoall | Primitive::Alltoallv | Primitive::Gather | Primitive::Scatter | Primitive::Sendrecv => {
-            vec![exchange(unit, w, site.rank, send, recv)]
+            vec![exchange(unit, w, twist, site.rank, send, recv)]
         }
         Primitive::Hypercube => hypercube(w, site.rank, send, recv),
     })
 }
 
-/// Sends and receives that move every segment from its source to its receiver.
-fn exchange(unit: &dyn Unit, w: &Workload, rank: u32, send: u64, recv: u64) -> Vec<Step> {
+/// Sends and receives that move every segment from its source to its receiver, but for what `twist` does to them.
+fn exchange(unit: &dyn Unit, w: &Workload, twist: Option<Twist>, rank: u32, send: u64, recv: u64) -> Vec<Step> {
     let size = w.dtype.size();
-    let own = unit.expected(w, rank);
-    let mut steps = Vec::new();
-    for peer in 0..w.ranks {
-        for segment in unit.expected(w, peer) {
-            if let Source::Rank { rank: source, element } = segment.source
-                && source == rank
-            {
-                steps.push(Step::Send { from: send + element * size, count: segment.len as usize, peer: peer as i32 });
+    let step = |transfer: Transfer| {
+        let Transfer { direction, peer, start, len } = transfer;
+        let count = len as usize;
+        Some(match direction {
+            Direction::Send => {
+                let peer = twist.map_or(Some(peer), |twist| twist.send(rank, peer))?;
+                Step::Send { from: send + start * size, count, peer: peer as i32 }
             }
-        }
-        for segment in &own {
-            if matches!(segment.source, Source::Rank { rank, .. } if rank == peer) {
-                steps.push(Step::Recv {
-                    to: recv + segment.start * size,
-                    count: segment.len as usize,
-                    peer: peer as i32,
-                });
+            Direction::Recv => {
+                let peer = twist.map_or(Some(peer), |twist| twist.recv(rank, peer))?;
+                Step::Recv { to: recv + start * size, count, peer: peer as i32 }
             }
-        }
-    }
-    steps
+        })
+    };
+    transfers(unit, w, rank).into_iter().filter_map(step).collect()
 }
 
 /// The own block is copied to its place; then, dimension by dimension, a rank swaps all blocks it has with the rank

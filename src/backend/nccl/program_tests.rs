@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::*;
 use crate::case::DType;
+use crate::case::primitive::Source;
 
 /// Address of rank `rank`'s send buffer; its receive buffer follows 1 MiB later.
 fn base(rank: u32) -> u64 {
@@ -95,7 +96,7 @@ fn carry_out(memory: &mut Memory, phase: &Phase, ranks: u32) {
 fn run(primitive: Primitive, w: &Workload, placement: Placement, native: Native) -> Option<()> {
     let unit = primitive.unit();
     let sites: Vec<Site> = (0..w.ranks).map(site).collect();
-    let phases = compile(primitive, w, placement, native, &sites)?;
+    let phases = compile(primitive, w, placement, native, None, &sites)?;
     let mut memory = Memory::new();
     let mut received = Vec::new();
     for site in &sites {
@@ -126,7 +127,7 @@ fn run(primitive: Primitive, w: &Workload, placement: Placement, native: Native)
 }
 
 const YOUNG: Native = Native { alltoall: true, gather: true, scatter: true };
-const OLD: Native = Native { alltoall: false, gather: false, scatter: false };
+const OLD: Native = Native::NONE;
 
 #[test]
 fn programs_of_data_movement_deliver_what_the_case_expects() {
@@ -153,7 +154,7 @@ fn programs_of_data_movement_deliver_what_the_case_expects() {
 fn reductions_pass_count_root_and_in_place_pointers_as_nccl_documents_them() {
     let w = workload(64, 4, 2);
     let only = |primitive, placement| {
-        let phases = compile(primitive, &w, placement, YOUNG, &[site(3)]).unwrap();
+        let phases = compile(primitive, &w, placement, YOUNG, None, &[site(3)]).unwrap();
         assert_eq!(phases.len(), 1);
         phases[0].steps[0].1
     };
@@ -170,7 +171,7 @@ fn reductions_pass_count_root_and_in_place_pointers_as_nccl_documents_them() {
 fn one_call_is_not_grouped_and_several_are() {
     let w = workload(64, 2, 0);
     let grouped = |primitive, sites: &[Site]| {
-        let phases = compile(primitive, &w, Placement::OutOfPlace, YOUNG, sites).unwrap();
+        let phases = compile(primitive, &w, Placement::OutOfPlace, YOUNG, None, sites).unwrap();
         together(&[phases]).iter().map(|group| group.grouped).collect::<Vec<_>>()
     };
     assert_eq!(grouped(Primitive::AllReduce, &[site(0)]), [false]);
@@ -186,7 +187,7 @@ fn several_calls_are_one_group_in_their_order_on_every_lane() {
         .into_iter()
         .map(|base| {
             let sites = [site(0).moved(base), site(1).moved(base)];
-            compile(Primitive::AllReduce, &w, Placement::OutOfPlace, YOUNG, &sites).unwrap()
+            compile(Primitive::AllReduce, &w, Placement::OutOfPlace, YOUNG, None, &sites).unwrap()
         })
         .collect();
     let groups = together(&calls);
@@ -209,7 +210,8 @@ fn several_calls_are_one_group_in_their_order_on_every_lane() {
 #[test]
 fn what_a_call_has_received_is_sent_on_in_a_later_group() {
     let w = workload(64, 4, 0);
-    let one = |base| compile(Primitive::Hypercube, &w, Placement::OutOfPlace, YOUNG, &[site(0).moved(base)]).unwrap();
+    let one =
+        |base| compile(Primitive::Hypercube, &w, Placement::OutOfPlace, YOUNG, None, &[site(0).moved(base)]).unwrap();
     let groups = together(&[one(0), one(64)]);
     assert_eq!(
         groups.iter().map(|g| (g.steps.len(), g.grouped)).collect::<Vec<_>>(),
@@ -225,4 +227,27 @@ fn placements_state_the_bytes_they_need() {
     assert_eq!(of(Primitive::AllGather, Placement::OutOfPlace), Some(Extent { send: 16, recv: 64 }));
     assert_eq!(of(Primitive::AllGather, Placement::InPlace), Some(Extent { send: 0, recv: 64 }));
     assert_eq!(of(Primitive::Alltoall, Placement::InPlace), None);
+}
+
+#[test]
+fn a_twisted_call_is_made_of_sends_and_receives_of_which_some_are_missing_or_go_astray() {
+    let w = workload(64, 4, 0);
+    let of = |primitive, twist| {
+        let phases = compile(primitive, &w, Placement::OutOfPlace, YOUNG, Some(twist), &[site(1)]).unwrap();
+        assert_eq!(phases.len(), 1);
+        let peer = |(_, step): &(usize, Step)| match *step {
+            Step::Send { peer, .. } => ("send", peer),
+            Step::Recv { peer, .. } => ("recv", peer),
+            other => panic!("{other:?}"),
+        };
+        phases[0].steps.iter().map(peer).collect::<Vec<_>>()
+    };
+    let sendrecv = |twist| of(Primitive::Sendrecv, twist);
+    assert_eq!(sendrecv(Twist::NoSend), [("recv", 0)]);
+    assert_eq!(sendrecv(Twist::NoRecv), [("send", 2)]);
+    assert_eq!(sendrecv(Twist::SendTo(3)), [("recv", 0), ("send", 3)]);
+    assert_eq!(sendrecv(Twist::RecvFrom(3)), [("recv", 3), ("send", 2)]);
+    // the native function is not called, and the own block still moves
+    let alltoall = of(Primitive::Alltoall, Twist::NoSend);
+    assert_eq!(alltoall, [("recv", 0), ("send", 1), ("recv", 1), ("recv", 2), ("recv", 3)]);
 }

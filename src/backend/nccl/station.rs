@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::checker::Work;
-use super::driver::Graph;
-use super::lane::Lane;
+use super::driver::{Graph, Stream};
+use super::lane::{Lane, Track};
 use super::launch::Launch;
 use super::library::Library;
+use super::making::{self, Party};
 use super::peers::Peers;
 use super::registration;
 use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Registration, Station, Verdict};
@@ -32,6 +33,8 @@ pub struct NcclStation {
     lanes: Vec<Lane>,
     /// Whether the lanes are on different GPUs, so that the current context has to follow the lane.
     spread: bool,
+    /// Where work goes now.
+    track: Track,
     /// The calls last launched, made ready.
     ready: Option<Launch>,
     /// Whether what is queued is recorded.
@@ -46,8 +49,8 @@ impl NcclStation {
     pub fn new(library: Arc<Library>, size: u32, lanes: Vec<Lane>, peers: Arc<Peers>) -> NcclStation {
         let ranks = lanes.iter().map(|lane| lane.rank).collect();
         let spread = lanes.windows(2).any(|pair| pair[0].device.ordinal != pair[1].device.ordinal);
-        let (ready, recording, graphs) = (None, false, Vec::new());
-        NcclStation { library, size, ranks, lanes, spread, ready, recording, graphs, peers }
+        let (track, ready, recording, graphs) = (Track::default(), None, false, Vec::new());
+        NcclStation { library, size, ranks, lanes, spread, track, ready, recording, graphs, peers }
     }
 
     /// Looks at what is returned: a failure ends a recording, and that of a communicator or GPU is told to the peers.
@@ -63,16 +66,21 @@ impl NcclStation {
 
     /// The lane, with its GPU current.
     fn lane(&mut self, lane: usize) -> Result<&mut Lane, RankError> {
-        let lanes = self.lanes.len();
-        let lane = self
-            .lanes
-            .get_mut(lane)
-            .ok_or_else(|| refused("lane", "out of range", format!("lane {lane} of {lanes}")))?;
+        let missing = no_lane(lane, &self.lanes);
+        let lane = self.lanes.get_mut(lane).ok_or_else(missing)?;
+        lane.device.context.activate()?;
+        Ok(lane)
+    }
+
+    /// The same, to look at.
+    fn active(&self, lane: usize) -> Result<&Lane, RankError> {
+        let lane = self.lanes.get(lane).ok_or_else(no_lane(lane, &self.lanes))?;
         lane.device.context.activate()?;
         Ok(lane)
     }
 
     fn run_kernel(&mut self, lane: usize, work: Work, region: &Region<'_>) -> Result<(), RankError> {
+        let track = self.track;
         let lane = self.lane(lane)?;
         let call = match work.action {
             Action::Fill => "fill",
@@ -80,7 +88,8 @@ impl NcclStation {
             Action::Check => "check",
         };
         let address = lane.address(call, region)?;
-        let Lane { device, kernels, stream, checker, .. } = lane;
+        let Lane { device, kernels, stream, beside, checker, .. } = lane;
+        let stream = if track.aside { beside.as_ref().unwrap_or(stream) } else { stream };
         // SAFETY: the region was found to lie in its buffer, which lives until the stream was waited for.
         unsafe { checker.launch(work, address, region, device, kernels, stream)? };
         Ok(())
@@ -93,8 +102,10 @@ impl NcclStation {
             // Whoever has to register can do so only with all others.
             fit = self.peers.all(fit);
         }
-        if !fit {
+        if !fit || self.widened() {
             self.poll()?;
+        }
+        if !fit {
             let made = self.make_buffers(need);
             if made.is_err() {
                 // What is half registered must not pass for whole by its size.
@@ -141,6 +152,9 @@ impl NcclStation {
         if self.recording {
             return Err(refused("begin_capture", "out of order", "a recording is under way".to_owned()));
         }
+        if self.track.aside {
+            return Err(refused("begin_capture", "out of order", "what goes aside cannot be recorded".to_owned()));
+        }
         self.graphs.clear();
         self.recording = true;
         (0..self.lanes.len()).try_for_each(|lane| Ok(self.lane(lane)?.stream.record()?))
@@ -182,26 +196,84 @@ impl NcclStation {
 
     /// Polls until all lanes are idle, looking now and then whether they can still become so.
     fn poll(&self) -> Result<(), RankError> {
-        let mut polls = 0u32;
         for lane in &self.lanes {
             if self.spread {
                 lane.device.context.activate()?;
             }
-            while !lane.stream.idle()? {
-                polls = polls.wrapping_add(1);
-                if polls.is_multiple_of(POLLS_PER_LOOK) {
-                    self.look()?;
-                }
-                // As nccl-tests does: NCCL's own threads may need the core.
-                std::thread::yield_now();
-            }
+            lane.streams().try_for_each(|stream| self.poll_one(stream))?;
         }
         Ok(())
+    }
+
+    /// Polls one stream, whose GPU is current.
+    fn poll_one(&self, stream: &Stream) -> Result<(), RankError> {
+        let mut polls = 0u32;
+        while !stream.idle()? {
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(POLLS_PER_LOOK) {
+                self.look()?;
+            }
+            // As nccl-tests does: NCCL's own threads may need the core.
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Whether anything has ever gone aside.
+    fn widened(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.beside.is_some())
+    }
+
+    /// Polls until both streams of all lanes are idle, if there are two.
+    fn rejoin(&self) -> Result<(), RankError> {
+        if self.widened() { self.poll() } else { Ok(()) }
+    }
+
+    /// Turns to the second streams or back.
+    fn turn(&mut self, aside: bool) -> Result<(), RankError> {
+        if aside && self.recording {
+            return Err(refused("aside", "out of order", "what goes aside cannot be recorded".to_owned()));
+        }
+        if aside {
+            (0..self.lanes.len()).try_for_each(|lane| self.lane(lane)?.widen())?;
+        }
+        self.track.aside = aside;
+        Ok(())
+    }
+
+    /// Turns to the second communicators or back. All stations make them at the same time, or none does.
+    fn switch(&mut self, twin: bool) -> Result<(), RankError> {
+        if twin && self.lanes.iter().any(|lane| lane.twin.is_none()) {
+            let sound = if self.recording {
+                Err(refused("twin", "out of order", "a recording is under way".to_owned()))
+            } else {
+                self.look()
+            };
+            let all = self.peers.all(sound.is_ok());
+            sound?;
+            if !all {
+                return Err(RankError::Aborted);
+            }
+            self.make_twins()?;
+        }
+        self.track.twin = twin;
+        Ok(())
+    }
+
+    fn make_twins(&mut self) -> Result<(), RankError> {
+        let devices: Vec<_> = self.lanes.iter().map(|lane| Arc::clone(&lane.device)).collect();
+        let first = self.ranks.first().copied().unwrap_or(0);
+        let party = Party { first, devices: &devices, ranks: self.size };
+        let parents: Vec<_> = self.lanes.iter().map(|lane| &lane.communicator).collect();
+        let twins = making::children(&self.library, &party, &parents)?;
+        let mut lanes = self.lanes.iter_mut();
+        twins.into_iter().zip(&mut lanes).try_for_each(|(twin, lane)| lane.adopt(twin, &self.peers))
     }
 
     fn look(&self) -> Result<(), RankError> {
         for lane in &self.lanes {
             lane.communicator.check_async()?;
+            lane.twin.as_ref().map_or(Ok(()), |twin| twin.check_async())?;
         }
         if self.peers.lost() { Err(RankError::Aborted) } else { Ok(()) }
     }
@@ -213,13 +285,15 @@ impl NcclStation {
             if lane.device.context.activate().is_err() {
                 return false;
             }
-            loop {
-                match lane.stream.idle() {
-                    Ok(true) => return true,
-                    Ok(false) if Instant::now() < end => std::thread::yield_now(),
-                    _ => return false,
+            lane.streams().all(|stream| {
+                loop {
+                    match stream.idle() {
+                        Ok(true) => return true,
+                        Ok(false) if Instant::now() < end => std::thread::yield_now(),
+                        _ => return false,
+                    }
                 }
-            }
+            })
         })
     }
 }
@@ -259,40 +333,59 @@ impl Station for NcclStation {
     }
 
     fn verdict(&mut self, lane: usize, _dtype: DType) -> Result<Verdict, RankError> {
-        let verdict = self.lane(lane).and_then(|lane| Ok(lane.checker.verdict(&lane.stream)?));
+        let rejoined = self.rejoin();
+        let verdict = rejoined.and_then(|()| {
+            let lane = self.lane(lane)?;
+            let verdict = lane.checker.verdict(&lane.stream)?;
+            if verdict.wrong > 0 && lane.beside.is_some() {
+                // Findings are emptied on one stream: the other's next check must not come first.
+                lane.stream.synchronize()?;
+            }
+            Ok(verdict)
+        });
         self.note(verdict)
     }
 
     fn guards(&mut self, lane: usize) -> Result<Option<GuardBreach>, RankError> {
-        let breach = self.lane(lane).and_then(Lane::guards);
+        let breach = self.rejoin().and_then(|()| self.lane(lane)?.guards());
         self.note(breach)
     }
 
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
-        let done = self.lane(lane).and_then(|lane| lane.tamper(buffer, dtype, index, xor));
+        let track = self.track;
+        let done = self.lane(lane).and_then(|lane| lane.tamper(track, buffer, dtype, index, xor));
         self.note(done)
     }
 
-    fn peek(&mut self, _lane: usize, _buffer: Buffer, _at: i64, _into: &mut [u8]) -> Result<(), RankError> {
-        Err(RankError::Unsupported("peek".to_owned()))
+    fn peek(&mut self, lane: usize, buffer: Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
+        let track = self.track;
+        let peeked = self.active(lane).and_then(|lane| {
+            self.poll_one(lane.stream(track))?;
+            lane.peek(track, buffer, at, into)
+        });
+        self.note(peeked)
     }
 
-    fn poke(&mut self, _lane: usize, _buffer: Buffer, _at: i64, _bytes: &[u8]) -> Result<(), RankError> {
-        Err(RankError::Unsupported("poke".to_owned()))
+    fn poke(&mut self, lane: usize, buffer: Buffer, at: i64, bytes: &[u8]) -> Result<(), RankError> {
+        let track = self.track;
+        let poked = self.lane(lane).and_then(|lane| lane.poke(track, buffer, at, bytes));
+        self.note(poked)
     }
 
-    fn aside(&mut self, _aside: bool) -> Result<(), RankError> {
-        Err(RankError::Unsupported("aside".to_owned()))
+    fn aside(&mut self, aside: bool) -> Result<(), RankError> {
+        let turned = self.turn(aside);
+        self.note(turned)
     }
 
-    fn twin(&mut self, _twin: bool) -> Result<(), RankError> {
-        Err(RankError::Unsupported("twin".to_owned()))
+    fn twin(&mut self, twin: bool) -> Result<(), RankError> {
+        let switched = self.switch(twin);
+        self.note(switched)
     }
 
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
-        if self.ready.as_ref().is_none_or(|ready| !ready.is_of(calls, &self.lanes)) {
+        if self.ready.as_ref().is_none_or(|ready| !ready.is_of(self.track, calls, &self.lanes)) {
             self.ready = None;
-            let compiled = Launch::compile(&self.library, self.size, &mut self.lanes, calls);
+            let compiled = Launch::compile(&self.library, self.size, &mut self.lanes, self.track, calls);
             self.ready = Some(self.note(compiled)?);
         }
         let issued = self.ready.as_ref().map_or(Ok(()), |ready| ready.issue(&self.library, &self.peers, &self.lanes));
@@ -307,7 +400,8 @@ impl Station for NcclStation {
     }
 
     fn delay(&mut self, lane: usize, us: u32) -> Result<(), RankError> {
-        let queued = self.lane(lane).and_then(|lane| Ok(lane.stream.sleep(us)?));
+        let track = self.track;
+        let queued = self.lane(lane).and_then(|lane| Ok(lane.stream(track).sleep(us)?));
         self.note(queued)
     }
 
@@ -345,6 +439,9 @@ impl Station for NcclStation {
 
     fn wait(&mut self) -> Result<(), RankError> {
         let waited = self.poll();
+        if waited.is_ok() {
+            self.lanes.iter_mut().for_each(Lane::rested);
+        }
         self.note(waited)
     }
 
@@ -352,7 +449,7 @@ impl Station for NcclStation {
     /// ncclCommAbort only, which comes a little later, as a thread that waits closes its communicators better itself.
     fn aborter(&self) -> Aborter {
         let peers = Arc::clone(&self.peers);
-        let aborters: Vec<_> = self.lanes.iter().map(|lane| lane.communicator.aborter()).collect();
+        let aborters: Vec<_> = self.lanes.iter().map(Lane::aborter).collect();
         Box::new(move || {
             peers.lose();
             std::thread::sleep(ABORT_AFTER);
@@ -370,13 +467,25 @@ impl Drop for NcclStation {
         }
         // Graphs first: NCCL keeps a communicator until those that hold launches of it are gone.
         self.graphs.clear();
-        // All communicators before any buffer: one rank's kernel may still read another's.
+        // All communicators before any buffer: one rank's kernel may still read another's. Twins before what they were split
+        // off.
+        for lane in &mut self.lanes {
+            let _ = lane.device.context.activate();
+            if let Some(twin) = &mut lane.twin {
+                twin.close(abort);
+            }
+        }
         for lane in &mut self.lanes {
             // Without its GPU current NCCL still takes the communicator down.
             let _ = lane.device.context.activate();
             lane.communicator.close(abort);
         }
     }
+}
+
+fn no_lane(lane: usize, lanes: &[Lane]) -> impl FnOnce() -> RankError + use<> {
+    let lanes = lanes.len();
+    move || refused("lane", "out of range", format!("lane {lane} of {lanes}"))
 }
 
 fn refused(call: &str, code: &str, message: String) -> RankError {

@@ -14,12 +14,15 @@ mod reduce;
 mod reduce_scatter;
 mod scatter;
 mod sendrecv;
+mod transfers;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 use super::{DType, Unknown};
+
+pub use transfers::{Direction, Transfer, transfers};
 
 /// A collective, named as nccl-tests names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -75,6 +78,12 @@ impl Primitive {
     /// The name in case names and reports.
     pub fn name(self) -> &'static str {
         self.unit().name()
+    }
+
+    /// Whether it is one group of sends and receives, where a library has no function for the whole: see [`transfers`].
+    pub const fn is_exchange(self) -> bool {
+        use Primitive::{Alltoall, Alltoallv, Gather, Scatter, Sendrecv};
+        matches!(self, Alltoall | Alltoallv | Gather | Scatter | Sendrecv)
     }
 
     /// Whether its counts differ with and without rounding down to 16 bytes, asked of the unit itself.

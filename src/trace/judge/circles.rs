@@ -19,7 +19,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Finding> {
     if circle.is_empty() {
         return unpaired_and_unnoticed(facts);
     }
-    Some(if lonely.is_empty() { crossed(facts, &circle) } else { unpaired(facts, &lonely) })
+    Some(if lonely.is_empty() { crossed(facts, &circle) } else { unpaired(facts, &lonely, &blame(facts, &lonely)) })
 }
 
 /// `send 0->1`, and its call.
@@ -29,9 +29,8 @@ fn told<'a>(facts: &Facts<'a>, pair: usize, waits: usize) -> Option<(String, &'a
     Some((facts.p2p_place(waits, call)?.operation, call))
 }
 
-fn unpaired(facts: &Facts<'_>, lonely: &[(usize, usize, usize)]) -> Finding {
-    let culprits = blame(facts, lonely);
-    let named = facts.ranks(&culprits);
+fn unpaired(facts: &Facts<'_>, lonely: &[(usize, usize, usize)], culprits: &[usize]) -> Finding {
+    let named = facts.ranks(culprits);
     let mut parts = Vec::new();
     let mut finding = Finding::new(vec![Class::CUnpaired], String::new());
     for (pair, waits, owes) in lonely.iter().take(MOST) {
@@ -60,6 +59,23 @@ fn unpaired(facts: &Facts<'_>, lonely: &[(usize, usize, usize)]) -> Finding {
     finding.place = lonely.first().and_then(|(pair, waits, _)| facts.p2p_place(*waits, told(facts, *pair, *waits)?.1));
     finding.culprits = named;
     finding
+}
+
+/// Sends and recvs without a partner that all have one rank in common which waits itself: it called the wrong peer, and who
+/// does not answer it had no reason to. `outside` are in no call.
+pub(super) fn astray(facts: &Facts<'_>, outside: &[usize]) -> Option<Finding> {
+    let meets = facts.waits.meetings.iter().any(|meeting| !meeting.lacks.is_empty());
+    // also those that were small enough to end
+    let alone: Vec<(usize, usize)> =
+        facts.pairs.iter().filter_map(|pair| pair.alone().map(|(owner, _, other)| (owner, other))).collect();
+    let part = |track: usize| alone.iter().filter(|(a, b)| *a == track || *b == track).count();
+    let culprits: Vec<usize> =
+        (0..facts.alignment.ranks.len()).filter(|track| alone.len() > 1 && part(*track) == alone.len()).collect();
+    let [culprit] = culprits[..] else { return None };
+    if meets || outside.contains(&culprit) {
+        return None;
+    }
+    Some(unpaired(facts, &facts.waits.lonely, &[culprit]))
 }
 
 /// Who departed from its own habit; else who has part in most of the lonely calls; else who does not answer.

@@ -1,6 +1,6 @@
 //! init and E: who is not there.
 
-use super::{Facts, Finding};
+use super::{Facts, Finding, circles};
 use crate::trace::align::{Cell, Group, Key};
 use crate::trace::call::Call;
 use crate::trace::incident::Liveness;
@@ -67,6 +67,11 @@ fn absent(facts: &Facts<'_>) -> Option<Finding> {
         return Some(crash(facts, &outside, &gone));
     }
     let halted = of(&|track| facts.liveness(track) == Liveness::Stopped);
+    if halted.is_empty()
+        && let Some(astray) = circles::astray(facts, &outside)
+    {
+        return Some(astray);
+    }
     let culprits = if halted.is_empty() { outside } else { halted };
     Some(stuck(facts, &culprits))
 }

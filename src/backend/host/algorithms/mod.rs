@@ -11,7 +11,7 @@ mod tree;
 use super::arithmetic::Reduction;
 use super::memory::Span;
 use super::transport::Links;
-use crate::backend::RankError;
+use crate::backend::{RankError, Twist};
 use crate::case::{Primitive, Workload};
 
 /// What carries out a collective.
@@ -72,6 +72,8 @@ pub(super) struct Collective<'a> {
     pub(super) recv: Span<'a>,
     /// For primitives that reduce.
     pub(super) reduction: Option<&'a Reduction>,
+    /// For exchanges: what is left out or misdirected.
+    pub(super) twist: Option<Twist>,
 }
 
 impl<'a> Collective<'a> {

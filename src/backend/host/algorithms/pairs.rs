@@ -12,6 +12,15 @@ fn others(rank: usize, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     (1..ranks).map(move |distance| ((rank + distance) % ranks, (rank + ranks - distance) % ranks))
 }
 
+/// Carries out all sends and receives of a call, but for what its twist does to them.
+fn exchange<'a>(links: &mut Links, call: &Collective<'a>, mut flows: Vec<Flow<'a>>) -> Result<(), RankError> {
+    if let Some(twist) = call.twist {
+        let rank = links.rank;
+        flows = flows.into_iter().filter_map(|flow| flow.twisted(twist, rank)).collect();
+    }
+    links.exchange(&mut flows)
+}
+
 /// Block r of every rank goes to rank r.
 pub(super) fn alltoall(links: &mut Links, call: &Collective<'_>) -> Result<(), RankError> {
     let (rank, ranks, block) = (links.rank, links.ranks, call.block());
@@ -21,7 +30,7 @@ pub(super) fn alltoall(links: &mut Links, call: &Collective<'_>) -> Result<(), R
         flows.push(Flow::send(to, call.send.part(to * block, block)));
         flows.push(Flow::recv(from, call.recv.part(from * block, block)));
     }
-    links.exchange(&mut flows)
+    exchange(links, call, flows)
 }
 
 /// As [`alltoall`], with blocks that depend on the distance of the two ranks.
@@ -41,7 +50,7 @@ pub(super) fn alltoallv(links: &mut Links, call: &Collective<'_>) -> Result<(), 
             flows.push(Flow::recv(peer, recv));
         }
     }
-    links.exchange(&mut flows)
+    exchange(links, call, flows)
 }
 
 /// Bytes from a rank to the one `distance` further on: the pattern is part of the case, and the same at every rank.
@@ -74,12 +83,12 @@ pub(super) fn scatter(links: &mut Links, call: &Collective<'_>) -> Result<(), Ra
     let (rank, ranks, block, root) = (links.rank, links.ranks, call.block(), call.root());
     let recv = call.recv.part(0, block);
     if rank != root {
-        return links.exchange(&mut [Flow::recv(root, recv)]);
+        return exchange(links, call, vec![Flow::recv(root, recv)]);
     }
     let own = |rank: usize| call.send.part(rank * block, block);
     recv.copy_from(&own(rank));
-    let mut flows: Vec<_> = others(rank, ranks).map(|(to, _)| Flow::send(to, own(to))).collect();
-    links.exchange(&mut flows)
+    let flows: Vec<_> = others(rank, ranks).map(|(to, _)| Flow::send(to, own(to))).collect();
+    exchange(links, call, flows)
 }
 
 /// Every rank sends the root its block.
@@ -87,12 +96,12 @@ pub(super) fn gather(links: &mut Links, call: &Collective<'_>) -> Result<(), Ran
     let (rank, ranks, block, root) = (links.rank, links.ranks, call.block(), call.root());
     let own = call.send.part(0, block);
     if rank != root {
-        return links.exchange(&mut [Flow::send(root, own)]);
+        return exchange(links, call, vec![Flow::send(root, own)]);
     }
     let to = |rank: usize| call.recv.part(rank * block, block);
     to(rank).copy_from(&own);
-    let mut flows: Vec<_> = others(rank, ranks).map(|(_, from)| Flow::recv(from, to(from))).collect();
-    links.exchange(&mut flows)
+    let flows: Vec<_> = others(rank, ranks).map(|(_, from)| Flow::recv(from, to(from))).collect();
+    exchange(links, call, flows)
 }
 
 /// Everything to the next rank, everything from the previous one.
@@ -103,7 +112,8 @@ pub(super) fn sendrecv(links: &mut Links, call: &Collective<'_>) -> Result<(), R
         to.copy_from(&own);
         return Ok(());
     }
-    links.exchange(&mut [Flow::send((rank + 1) % ranks, own), Flow::recv((rank + ranks - 1) % ranks, to)])
+    let flows = vec![Flow::send((rank + 1) % ranks, own), Flow::recv((rank + ranks - 1) % ranks, to)];
+    exchange(links, call, flows)
 }
 
 /// In step k ranks that differ in bit k swap all blocks that they have by then: 2^k, which lie together.

@@ -88,3 +88,53 @@ impl<T> Drop for Pinned<T> {
         unsafe { sys::cuMemFreeHost(self.0.as_ptr().cast()) };
     }
 }
+
+/// Host memory that copies to the GPU read while the caller goes on.
+#[derive(Debug)]
+pub struct PinnedBytes {
+    first: ptr::NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: it owns its memory.
+unsafe impl Send for PinnedBytes {}
+
+impl PinnedBytes {
+    /// Allocates so many bytes, at least one.
+    pub fn new(length: usize) -> Result<PinnedBytes> {
+        let length = length.max(1);
+        // SAFETY: the pointer is good for one pointer.
+        let first = out("cuMemHostAlloc", |p: *mut *mut c_void| unsafe { sys::cuMemHostAlloc(p, length, 0) })?;
+        let first = ptr::NonNull::new(first.cast::<u8>())
+            .ok_or_else(|| CudaError::new("cuMemHostAlloc", CUresult::CUDA_ERROR_OUT_OF_MEMORY))?;
+        Ok(PinnedBytes { first, length })
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Puts bytes in from `at` on and queues their copy to the GPU.
+    ///
+    /// # Safety
+    /// `to` must be device memory of at least that many bytes. It and this must live, and these bytes of this must not be
+    /// put in anew, until the copy is done. They must fit.
+    pub unsafe fn send(&mut self, at: usize, bytes: &[u8], to: u64, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller promises that they fit and that no copy reads what is overwritten.
+        let from = unsafe {
+            let from = self.first.add(at);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), from.as_ptr(), bytes.len());
+            from
+        };
+        // SAFETY: the caller promises that both sides live until the copy is done.
+        unsafe { stream.send(to, from.as_ptr().cast(), bytes.len()) }
+    }
+}
+
+impl Drop for PinnedBytes {
+    fn drop(&mut self) {
+        // SAFETY: it came from cuMemHostAlloc, and copies from it have been waited for.
+        unsafe { sys::cuMemFreeHost(self.first.as_ptr().cast()) };
+    }
+}

@@ -21,7 +21,7 @@ use super::environment::cuda_version;
 use crate::backend::RankError;
 
 pub use graph::Graph;
-pub use memory::{DeviceMemory, Pinned, free_memory};
+pub use memory::{DeviceMemory, Pinned, PinnedBytes, free_memory};
 pub use module::{Kernel, Module};
 pub use stream::{Event, Stream};
 

@@ -100,6 +100,15 @@ impl Stream {
         })
     }
 
+    /// Queues a copy from pinned memory of the host, and does not wait for it.
+    ///
+    /// # Safety
+    /// Both stretches must live, and the host's must stay as it is, until it is done.
+    pub(super) unsafe fn send(&self, to: u64, from: *const c_void, length: usize) -> Result<()> {
+        // SAFETY: the caller promises it.
+        check("cuMemcpyHtoDAsync", unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, length, self.0) })
+    }
+
     /// Copies to the host and waits for it.
     ///
     /// # Safety
