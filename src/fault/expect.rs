@@ -87,8 +87,8 @@ impl End {
 pub enum Name {
     /// A class, and others that fit as well.
     Class(Class, Vec<Class>),
-    /// What wrong values are, as far as they are explained.
-    Values(Vec<forensics::Fault>),
+    /// What most of the wrong values are, if that is explained.
+    Values(Option<forensics::Fault>),
     /// The place is all there is to say.
     Place,
     /// Sizes that are slower.
@@ -99,10 +99,8 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Name::Class(class, _) => write!(f, "{class}"),
-            Name::Values(faults) => match faults.first() {
-                Some(fault) => write!(f, "data: {fault}"),
-                None => f.write_str("data: unexplained"),
-            },
+            Name::Values(Some(fault)) => write!(f, "data: {fault}"),
+            Name::Values(None) => f.write_str("data: unexplained"),
             Name::Place => f.write_str("data"),
             Name::Curve(end) => write!(f, "slow: {}", end.words()),
         }
@@ -126,7 +124,7 @@ impl Called {
     fn fits(&self, name: &Name) -> bool {
         match (self, name) {
             (Called::Class(classes), Name::Class(class, _)) => classes.contains(class),
-            (Called::Values(_, rule), Name::Values(faults)) => faults.first().is_some_and(rule),
+            (Called::Values(_, rule), Name::Values(Some(fault))) => rule(fault),
             (Called::Place, Name::Place) => true,
             (Called::Curve(end), Name::Curve(seen)) => end == seen,
             _ => false,
@@ -222,22 +220,22 @@ mod tests {
     }
 
     #[test]
-    fn values_are_named_by_what_explains_most_of_them() {
+    fn values_are_named_by_what_they_turn_out_to_be() {
         let expected = Expectation {
             by: &[Detector::Value],
             called: Called::Values("one bit flipped", |fault| matches!(fault, forensics::Fault::BitFlipped(_))),
             who: Who::Nobody,
         };
-        let values = |faults: &[forensics::Fault]| Sighting {
+        let values = |fault: Option<forensics::Fault>| Sighting {
             by: Detector::Value,
-            name: Name::Values(faults.to_vec()),
+            name: Name::Values(fault),
             culprits: Vec::new(),
             says: String::new(),
         };
         let (flip, zero) = (forensics::Fault::BitFlipped(Some(3)), forensics::Fault::Zero);
-        assert!(judge(&expected, 1, 1, &[values(&[flip, zero])]).is_ok());
-        assert!(why(&expected, 1, &[values(&[zero, flip])]).contains("called data: zero"));
-        assert!(why(&expected, 1, &[values(&[])]).contains("unexplained"));
+        assert!(judge(&expected, 1, 1, &[values(Some(zero)), values(Some(flip))]).is_ok());
+        assert!(why(&expected, 1, &[values(Some(zero))]).contains("called data: zero"));
+        assert!(why(&expected, 1, &[values(None)]).contains("unexplained"));
     }
 
     #[test]

@@ -96,7 +96,12 @@ pub fn reason(case: &CaseResult) -> String {
 }
 
 /// Measured times and bandwidths, short: ` 1701.31 us 315.56 GB/s, in-place 1709.77 us 314.00 GB/s`.
+///
+/// Of a fault that was found, what it was called and by what.
 pub fn figures(case: &CaseResult) -> String {
+    if let Some(fault) = case.fault.as_ref().filter(|_| case.outcome == Outcome::Pass) {
+        return format!("{} (by {})", one_line(&fault.class, 100), detectors(fault));
+    }
     let parts: Vec<String> = case
         .placements
         .iter()

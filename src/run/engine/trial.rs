@@ -194,7 +194,11 @@ impl Trial<'_, '_> {
         let since = Duration::from_nanos(now_ns().saturating_sub(at_ns));
         let struck = matches!(&ended, CaseEnded::Stopped(findings) if matches!(findings.cause, Cause::Deadline(_)));
         let early = struck && (armed == 0 || since < limit / 2);
-        let result = self.session.conclude(&request, &ended);
+        let mut result = self.session.conclude(&request, &ended);
+        if result.verdict.is_none() && matches!(ended, CaseEnded::Reported(_)) {
+            // also where the backend got over it and nothing is wrong
+            self.session.compare(&request, &mut result);
+        }
         if result.outcome == Outcome::Skip {
             return Err(self.over(Outcome::Skip, result.message));
         }

@@ -12,13 +12,13 @@ use crate::fleet::inquest::last_to_call;
 use crate::run::result::{CaseResult, Outcome};
 
 /// How often launches with the fault and without alternate.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 
 /// How many times as long as without the fault a launch must take to count as slower.
 const SLOWER: f64 = 2.0;
 
 /// How many times as long it is to take where the fault strikes: far from the bound.
-const STRIKES: f64 = 5.0;
+const STRIKES: f64 = 4.0;
 
 /// Where it is not to strike, at most so much of the time is added.
 const SPARES: f64 = 0.4;

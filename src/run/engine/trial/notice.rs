@@ -13,7 +13,7 @@ use crate::trace::Verdict;
 pub fn sightings(request: &Request, ended: &Ended, result: &CaseResult) -> Vec<Sighting> {
     match ended {
         Ended::Reported(reports) => {
-            let mut all: Vec<Sighting> = values(request, reports).into_iter().collect();
+            let mut all = values(request, reports);
             all.extend(places(reports));
             all.extend(result.verdict.as_ref().map(|verdict| of(Detector::Alignment, verdict)));
             all
@@ -42,22 +42,29 @@ fn wrong(m: &Measured) -> bool {
     m.output.as_ref().is_some_and(|verdict| verdict.wrong > 0)
 }
 
-/// Wrong outputs: explained by the first of them, and laid to whom that names, else to the ranks that have them.
-fn values(request: &Request, reports: &[Report]) -> Option<Sighting> {
+/// Wrong outputs: explained by the first of them, and laid to whom that names, else to the ranks that have them. One sighting
+/// for each explanation that is as good as the first, as of two ranks one's input is the other's missing.
+fn values(request: &Request, reports: &[Report]) -> Vec<Sighting> {
     let measured = || reports.iter().flat_map(|report| report.placements.iter().map(|m| (report.rank, m)));
-    let (rank, first) = measured().find(|(_, m)| wrong(m))?;
+    let Some((rank, first)) = measured().find(|(_, m)| wrong(m)) else { return Vec::new() };
     let explained = explanation(request, rank, first);
-    let faults: Vec<Fault> = explained.iter().flat_map(|e| &e.findings).map(|finding| finding.fault).collect();
+    let findings = explained.as_ref().map_or(&[][..], |explanation| &explanation.findings);
+    let best = findings.first().map_or(&[][..], |finding| &finding.alternatives);
+    let faults: Vec<Fault> = findings.first().map(|f| f.fault).into_iter().chain(best.iter().copied()).collect();
     let here = || measured().filter(|(_, m)| m.placement == first.placement && m.output.is_some());
     let bad: Vec<u32> = here().filter(|(_, m)| wrong(m)).map(|(rank, _)| rank).collect();
-    let culprits = match faults.first().and_then(contributor) {
-        Some(rank) => vec![rank],
-        // what all have may be anybody's
-        None if bad.len() == here().count() => Vec::new(),
-        None => bad,
+    // what all have may be anybody's
+    let everywhere = bad.len() == here().count();
+    let says = explained.as_ref().map(|explanation| format!("rank {rank}: {explanation}")).unwrap_or_default();
+    let sighting = |fault: Option<Fault>| {
+        let culprits = match fault.as_ref().and_then(contributor) {
+            Some(rank) => vec![rank],
+            None if everywhere => Vec::new(),
+            None => bad.clone(),
+        };
+        Sighting { by: Detector::Value, name: Name::Values(fault), culprits, says: says.clone() }
     };
-    let says = explained.map(|explanation| format!("rank {rank}: {explanation}")).unwrap_or_default();
-    Some(Sighting { by: Detector::Value, name: Name::Values(faults), culprits, says })
+    if faults.is_empty() { vec![sighting(None)] } else { faults.into_iter().map(Some).map(sighting).collect() }
 }
 
 /// Whose contribution a fault is about.
