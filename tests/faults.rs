@@ -103,7 +103,7 @@ fn the_seed_moves_the_culprit_but_never_to_the_root() {
 #[test]
 fn each_detector_is_needed() {
     let alone = |fault: &str, by| fault.parse::<Kind>().unwrap().fault().expects().by == [by];
-    let some = ["flip", "overrun", "clobbered", "nan", "unpaired", "panic", "op", "dip"];
+    let some = ["flip", "overrun", "clobbered", "nan", "sleep", "panic", "op", "dip"];
     for blind in Detector::ALL {
         let with_it: Vec<&str> = CATALOGUE
             .iter()

@@ -240,7 +240,8 @@ mod tests {
     #[test]
     fn every_spelling_reads_back_as_the_variant_that_prints_it() {
         let numbered = [Root(3), Unaligned(1), Cta(2)];
-        for variant in SPELLINGS.iter().map(|(_, v)| *v).chain(numbered) {
+        let faults = Kind::all().map(Fault);
+        for variant in SPELLINGS.iter().map(|(_, v)| *v).chain(numbered).chain(faults) {
             let text = variant.to_string();
             assert!(!text.is_empty(), "{variant:?} has no spelling");
             assert_eq!(text.parse::<Variant>(), Ok(variant));
@@ -248,8 +249,21 @@ mod tests {
     }
 
     #[test]
+    fn a_case_has_one_fault_and_no_other_way_of_launching() {
+        let fault = |name: &str| name.parse::<Variant>().unwrap();
+        assert!(fault("fault-flip").excludes(fault("fault-kill")) && fault("fault-flip").excludes(Graph));
+        assert!(!fault("fault-root").excludes(Root(2)));
+        assert!("fault-flap".parse::<Variant>().is_err());
+    }
+
+    #[test]
     fn exclusion_holds_both_ways() {
-        let all: Vec<Variant> = SPELLINGS.iter().map(|(_, v)| *v).chain([Root(1), Unaligned(1), Cta(1)]).collect();
+        let all: Vec<Variant> = SPELLINGS
+            .iter()
+            .map(|(_, v)| *v)
+            .chain([Root(1), Unaligned(1), Cta(1)])
+            .chain(Kind::all().map(Fault))
+            .collect();
         for a in &all {
             for b in &all {
                 assert_eq!(a.excludes(*b), b.excludes(*a), "{a} and {b}");

@@ -213,6 +213,10 @@ pub struct MeasureArgs {
     #[arg(long, env = "COLLCHECK_PATH")]
     pub path: bool,
 
+    /// Run deliberate faults as if they were none: see what they look like, and what is said of them
+    #[arg(long, env = "COLLCHECK_LAB")]
+    pub lab: bool,
+
     /// Judge bandwidth by the ranges in this file; repeatable
     #[arg(long, value_name = "FILE", value_delimiter = ',', env = "COLLCHECK_REFERENCE")]
     pub reference: Vec<PathBuf>,

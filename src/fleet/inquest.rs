@@ -102,9 +102,9 @@ pub fn compare(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
     (!matches!(diagnosis.verdict.class, Class::None | Class::Undetermined)).then_some(diagnosis)
 }
 
-/// A rank that made its calls later than all others, and by how many seconds at the median; `None` if it was not always the
-/// same. Calls are those of a case, by the clock that all ranks of a host share.
-pub fn last_to_call(witnesses: &[Witness], case: u64) -> Option<(u32, f64)> {
+/// For each call that all ranks made in a case: who was the last, and by how many nanoseconds, by the clock that all ranks of a
+/// host share.
+pub fn last_to_call(witnesses: &[Witness], case: u64) -> Vec<(u32, u64)> {
     let mut calls: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
     for witness in witnesses {
         let read = witness.log.as_ref().and_then(|log| snapshot(log).ok());
@@ -116,20 +116,14 @@ pub fn last_to_call(witnesses: &[Witness], case: u64) -> Option<(u32, f64)> {
             }
         }
     }
-    let mut lags: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-    let mut whole = 0usize;
-    for mut made in calls.into_values().filter(|made| made.len() == witnesses.len()) {
+    let last = |mut made: Vec<(u64, u32)>| {
         made.sort_unstable();
-        whole += 1;
-        if let [.., (second, _), (last, rank)] = made[..] {
-            lags.entry(rank).or_default().push(last - second);
+        match made[..] {
+            [.., (second, _), (last, rank)] if made.len() == witnesses.len() => Some((rank, last - second)),
+            _ => None,
         }
-    }
-    let (rank, mut lags) = lags.into_iter().max_by_key(|(_, lags)| lags.len())?;
-    lags.sort_unstable();
-    let median = *lags.get(lags.len() / 2)?;
-    // the first call of a placement follows a meeting of all, and chance may be the last there
-    (lags.len() * 10 >= whole * 9).then_some((rank, median as f64 / 1e9))
+    };
+    calls.into_values().filter_map(last).collect()
 }
 
 /// Judges a communicator that was not made. `begun` are the ranks that are known to have begun, and `states` says how

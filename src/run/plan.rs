@@ -47,6 +47,8 @@ pub struct RunPlan {
     pub fail_fast: bool,
     /// A deliberate error in every case's output.
     pub tamper: Option<Tamper>,
+    /// Deliberate faults are not looked for: their cases end as any case does, and fail with their verdicts.
+    pub lab: bool,
     /// What is not listened to when deliberate faults are looked for, to prove that it is needed.
     pub blind: Option<Detector>,
     /// Files with reference ranges; later ones win.

@@ -44,7 +44,9 @@ pub(super) fn run(session: &mut Session, case: &Case, kind: Kind) -> CaseResult 
     // any rank but 0, which is the root
     let culprit = 1 + (session.plan.seed % u64::from(ranks.max(2) - 1)) as u32;
     let trial = Trial { sound: case.sound(), session, case, kind, culprit };
-    trial.run().unwrap_or_else(|over| *over)
+    let lab = trial.session.plan.lab;
+    let result = if lab { trial.bare() } else { trial.run() };
+    result.unwrap_or_else(|over| *over)
 }
 
 /// What came of the part with the fault.
@@ -83,6 +85,18 @@ impl Trial<'_, '_> {
             seen
         };
         Ok(self.judge(seen))
+    }
+
+    /// The fault alone, as it would look in earnest.
+    fn bare(mut self) -> Result<CaseResult, Over> {
+        let limit = self.limit();
+        let request = self.armed_request(limit);
+        let ended = self.answer(&request, Some(limit))?;
+        let result = self.session.conclude(&request, &ended);
+        if self.kind.fault().family() == Family::Mismatch {
+            self.session.team = None;
+        }
+        Ok(CaseResult { name: self.case.name(), variants: self.case.variants.clone(), ..result })
     }
 
     fn judge(self, seen: Seen) -> CaseResult {
@@ -166,11 +180,22 @@ impl Trial<'_, '_> {
         Box::new(CaseResult { outcome, kind, message, ..frame(self.case, self.session.environment.ranks) })
     }
 
+    /// How long a fault may take.
+    fn limit(&self) -> Duration {
+        let host = self.session.environment.backend == "host";
+        self.session.plan.deadline.unwrap_or(if host { HOST_LIMIT } else { NCCL_LIMIT })
+    }
+
+    fn armed_request(&mut self, limit: Duration) -> Request {
+        let stuck_ms = u64::try_from((limit + BEYOND).as_millis()).unwrap_or(u64::MAX);
+        let order = Order { stuck_ms, ..self.order() };
+        let sound = self.sound.clone();
+        self.request(&sound, Some(order))
+    }
+
     /// The case with its fault: what is noticed. Once more with more time, where the machine did not get to it in time.
     fn faulted(&mut self) -> Result<Seen, Over> {
-        let host = self.session.environment.backend == "host";
-        let default = if host { HOST_LIMIT } else { NCCL_LIMIT };
-        let limit = self.session.plan.deadline.unwrap_or(default);
+        let limit = self.limit();
         match self.attempt(limit)? {
             Some(seen) => Ok(seen),
             None => {
@@ -182,10 +207,7 @@ impl Trial<'_, '_> {
 
     /// `None` where the deadline struck too early to tell anything.
     fn attempt(&mut self, limit: Duration) -> Result<Option<Seen>, Over> {
-        let stuck_ms = u64::try_from((limit + BEYOND).as_millis()).unwrap_or(u64::MAX);
-        let order = Order { stuck_ms, ..self.order() };
-        let sound = self.sound.clone();
-        let request = self.request(&sound, Some(order));
+        let request = self.armed_request(limit);
         let start = Instant::now();
         let ended = self.answer(&request, Some(limit))?;
         let seconds = start.elapsed().as_secs_f64();
