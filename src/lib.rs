@@ -4,6 +4,7 @@ pub mod backend;
 pub mod case;
 pub mod cli;
 pub mod evidence;
+pub mod fault;
 pub mod fleet;
 pub mod kernels;
 pub mod measure;

@@ -65,6 +65,8 @@ fn results(program: &str, arguments: &[&str]) -> Vec<CaseResult> {
         deadline: None,
         fail_fast: false,
         tamper: None,
+        lab: false,
+        blind: None,
         references: Vec::new(),
         require_reference: false,
         path: false,

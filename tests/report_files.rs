@@ -37,6 +37,7 @@ fn result(name: &str, outcome: Outcome, message: &str) -> CaseResult {
         path: None,
         message: message.to_owned(),
         verdict: None,
+        fault: None,
         duration_s: 0.25,
     }
 }

@@ -364,7 +364,8 @@ pub trait Backend: Send + Sync {
         Err(Opening::Unsupported("ranks of this backend cannot be processes: use --layout threads".to_owned()))
     }
 
-    /// Puts something between a worker and its station, outside of what records its calls: deliberate faults.
+    /// Puts something between a worker and its station, outside of what records its calls, for tests with misdeeds that no
+    /// fault of [`crate::fault`] is.
     fn disturb(&self, station: Box<dyn Station>) -> Box<dyn Station> {
         station
     }

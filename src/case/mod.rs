@@ -18,6 +18,8 @@ pub use primitive::{Primitive, Workload};
 pub use size::{BadSize, Bytes};
 pub use variant::{UnknownVariant, Variant};
 
+use crate::fault;
+
 /// A name that is not one of a fixed set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} {given:?}; known are {known}")]
@@ -68,6 +70,17 @@ impl Case {
     pub fn forced(&self) -> Vec<Forced> {
         let forced = |v: &Variant| if let Variant::Path(forced) = v { Some(*forced) } else { None };
         self.variants.iter().filter_map(forced).collect()
+    }
+
+    /// The fault that it carries.
+    pub fn fault(&self) -> Option<fault::Kind> {
+        self.variants.iter().find_map(|v| if let Variant::Fault(kind) = v { Some(*kind) } else { None })
+    }
+
+    /// The same case without the fault.
+    pub fn sound(&self) -> Case {
+        let variants = self.variants.iter().copied().filter(|v| !matches!(v, Variant::Fault(_)));
+        Case { variants: variants.collect(), ..self.clone() }
     }
 
     /// What `ranks` ranks do in this case.

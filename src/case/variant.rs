@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{DType, Forced, Op, Primitive};
+use crate::fault::Kind;
 
 /// One departure from the plain case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,6 +62,8 @@ pub enum Variant {
     Special,
     /// NCCL must take this path.
     Path(Forced),
+    /// A deliberate fault, which must be noticed.
+    Fault(Kind),
 }
 
 use Variant::*;
@@ -91,6 +94,9 @@ const SPELLINGS: [(&str, Variant); 19] = [
 /// How a spelling and a number make a variant.
 type Numbered = (&'static str, fn(u32) -> Variant);
 
+/// What stands in front of a fault's name.
+const FAULT: &str = "fault-";
+
 /// Variants that carry a number, by what stands in front of it.
 const NUMBERED: [Numbered; 3] = [("root", Root), ("unaligned", Unaligned), ("cta", Cta)];
 
@@ -109,6 +115,7 @@ impl Variant {
             },
             Special if dtype.float().is_none() || op.is_none() => Some("only reductions of floats have special values"),
             Path(forced) => forced.misfit(primitive),
+            Fault(kind) => kind.fault().misfit(primitive, op, dtype),
             Unaligned(0) => Some("no elements are no offset"),
             Cta(policy) if policy > 2 => Some("CTA policies are 0, 1 and 2"),
             _ => None,
@@ -123,10 +130,21 @@ impl Variant {
         }
     }
 
+    /// Faults are done in launches whose number is known, and are looked for in plain data.
+    const fn fits_faults(self) -> bool {
+        matches!(
+            self,
+            Root(_) | Odd | Unaligned(_) | NcclMemory | Registered | Window | Windows | Cta(_) | Permuted | Split
+        )
+    }
+
     /// Whether both can be had in one case.
     pub fn excludes(self, other: Variant) -> bool {
         if let (Path(one), Path(another)) = (self, other) {
             return one.excludes(another);
+        }
+        if matches!(self, Fault(_)) || matches!(other, Fault(_)) {
+            return !(self.fits_faults() || other.fits_faults());
         }
         matches!(
             (self, other),
@@ -154,6 +172,7 @@ impl fmt::Display for Variant {
             Unaligned(elements) => write!(f, "unaligned{elements}"),
             Cta(policy) => write!(f, "cta{policy}"),
             Path(forced) => forced.fmt(f),
+            Fault(kind) => write!(f, "{FAULT}{kind}"),
             plain => {
                 let spelling = SPELLINGS.iter().find(|(_, variant)| variant == plain).map_or("", |(name, _)| name);
                 f.write_str(spelling)
@@ -180,6 +199,9 @@ impl FromStr for Variant {
         if let Ok(forced) = s.parse() {
             return Ok(Path(forced));
         }
+        if let Some(Ok(kind)) = s.strip_prefix(FAULT).map(str::parse) {
+            return Ok(Fault(kind));
+        }
         for (name, make) in NUMBERED {
             if let Some(number) = s.strip_prefix(name)
                 && let Ok(number) = number.parse::<u32>()
@@ -191,6 +213,7 @@ impl FromStr for Variant {
         let known: Vec<String> = numbered
             .chain(SPELLINGS.iter().map(|(name, _)| (*name).to_owned()))
             .chain(["paths as ring, ll128 or sym-agxll_r".to_owned()])
+            .chain(Kind::all().map(|kind| format!("{FAULT}{kind}")))
             .collect();
         Err(UnknownVariant { given: s.to_owned(), known: known.join(", ") })
     }
@@ -217,7 +240,8 @@ mod tests {
     #[test]
     fn every_spelling_reads_back_as_the_variant_that_prints_it() {
         let numbered = [Root(3), Unaligned(1), Cta(2)];
-        for variant in SPELLINGS.iter().map(|(_, v)| *v).chain(numbered) {
+        let faults = Kind::all().map(Fault);
+        for variant in SPELLINGS.iter().map(|(_, v)| *v).chain(numbered).chain(faults) {
             let text = variant.to_string();
             assert!(!text.is_empty(), "{variant:?} has no spelling");
             assert_eq!(text.parse::<Variant>(), Ok(variant));
@@ -225,8 +249,21 @@ mod tests {
     }
 
     #[test]
+    fn a_case_has_one_fault_and_no_other_way_of_launching() {
+        let fault = |name: &str| name.parse::<Variant>().unwrap();
+        assert!(fault("fault-flip").excludes(fault("fault-kill")) && fault("fault-flip").excludes(Graph));
+        assert!(!fault("fault-root").excludes(Root(2)));
+        assert!("fault-flap".parse::<Variant>().is_err());
+    }
+
+    #[test]
     fn exclusion_holds_both_ways() {
-        let all: Vec<Variant> = SPELLINGS.iter().map(|(_, v)| *v).chain([Root(1), Unaligned(1), Cta(1)]).collect();
+        let all: Vec<Variant> = SPELLINGS
+            .iter()
+            .map(|(_, v)| *v)
+            .chain([Root(1), Unaligned(1), Cta(1)])
+            .chain(Kind::all().map(Fault))
+            .collect();
         for a in &all {
             for b in &all {
                 assert_eq!(a.excludes(*b), b.excludes(*a), "{a} and {b}");

@@ -11,6 +11,7 @@ use super::oracle::OracleArgs;
 use super::values::{self, Choice, OpChoice, Seed};
 use crate::backend::host::Transport;
 use crate::case::{Bytes, DType, Primitive};
+use crate::fault::Detector;
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
 use crate::run::plan::{BackendChoice, Destination, LayoutChoice};
@@ -93,7 +94,7 @@ pub struct SelectionArgs {
     #[arg(value_name = "FILTER")]
     pub filters: Vec<String>,
 
-    /// A suite by name (smoke, acceptance, stress, paths) or a TOML file
+    /// A suite by name (smoke, acceptance, stress, paths, faults) or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke", env = "COLLCHECK_SUITE")]
     pub suite: String,
 
@@ -236,6 +237,10 @@ pub struct MeasureArgs {
     #[arg(long, env = "COLLCHECK_PATH")]
     pub path: bool,
 
+    /// Run deliberate faults as if they were none: see what they look like, and what is said of them
+    #[arg(long, env = "COLLCHECK_LAB")]
+    pub lab: bool,
+
     /// Judge bandwidth by the ranges in this file; repeatable
     #[arg(long, value_name = "FILE", value_delimiter = ',', env = "COLLCHECK_REFERENCE")]
     pub reference: Vec<PathBuf>,
@@ -247,6 +252,10 @@ pub struct MeasureArgs {
     /// Flip a bit of a result, to prove that it is noticed
     #[arg(long, value_name = "RANK:INDEX:BIT", value_parser = values::tamper, hide = true, env = "COLLCHECK_TAMPER")]
     pub tamper: Option<Tamper>,
+
+    /// Do not listen to this detector of deliberate faults, to prove that it is needed
+    #[arg(long, value_name = "DETECTOR", hide = true, env = "COLLCHECK_BLIND")]
+    pub blind: Option<Detector>,
 }
 
 /// Where results go.

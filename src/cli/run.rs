@@ -64,11 +64,17 @@ fn rerun(program: Option<&OsString>, run: &Run) -> Vec<String> {
     if run.plan.path {
         last.push("--path".to_owned());
     }
+    if run.plan.lab {
+        last.push("--lab".to_owned());
+    }
     for file in &run.plan.references {
         option("--reference", file.display().to_string());
     }
     if let Some(t) = run.plan.tamper {
         option("--tamper", format!("{}:{}:{}", t.rank, t.index, t.bit));
+    }
+    if let Some(detector) = run.plan.blind {
+        option("--blind", detector.to_string());
     }
     words.extend(last);
     words
@@ -132,6 +138,8 @@ fn plan(args: MeasureArgs, layout: LayoutChoice, suite: Settings, cases: Vec<Cas
         deadline: args.deadline,
         fail_fast: args.fail_fast,
         tamper: args.tamper,
+        lab: args.lab,
+        blind: args.blind,
         references: args.reference,
         require_reference: args.require_reference,
         path: args.path || suite.path,

@@ -58,7 +58,7 @@ mod tests {
 
     fn request(case: &str, iters: u32) -> Request {
         let case = case.parse().unwrap();
-        Request { case, ranks: 4, seed: 0, epoch: 1, warmup: 1, iters, check: true, tamper: None }
+        Request { case, ranks: 4, seed: 0, epoch: 1, warmup: 1, iters, check: true, tamper: None, fault: None }
     }
 
     #[test]

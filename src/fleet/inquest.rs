@@ -16,6 +16,10 @@ const WORLD: &str = "the communicator";
 /// That of its twin.
 const SECOND: &str = "the second communicator";
 
+/// Those of both in the case before.
+const BEFORE: &str = "the case before";
+const SECOND_BEFORE: &str = "the second communicator in the case before";
+
 /// The workers' meetings, as calls that ranks wait in where no call of the library is left open.
 const MEETING: u64 = u64::MAX;
 const MEETING_NAME: &str = "the workers' meeting between two steps";
@@ -107,6 +111,53 @@ pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, b
         let _ = write!(message, "\nthe library: {}", text::line(text));
     }
     Findings { cause, diagnosis, message }
+}
+
+/// Compares the calls of a case that has come to its end, and of the one before it on the same communicator: what of them
+/// does not belong together, though it ended. `None` if nothing.
+pub fn compare(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
+    let before = case.wrapping_sub(1);
+    let names = [(before, BEFORE), (before | TWIN, SECOND_BEFORE), (case, WORLD), (case | TWIN, SECOND)];
+    let known = |comm: u64| names.iter().any(|(id, _)| *id == comm);
+    let world: Vec<u32> = witnesses.iter().map(|witness| witness.rank).collect();
+    let evidence = witnesses.into_iter().map(|Witness { rank, liveness, log, messages }| {
+        let read = log.and_then(|log| snapshot(&log).ok());
+        let lost = read.as_ref().map_or(0, |read| read.lost);
+        let calls = read.map(|read| read.calls.into_iter().filter(|call| known(call.comm)).collect());
+        RankEvidence { rank, liveness, calls, lost, finished: true, messages, ..RankEvidence::default() }
+    });
+    let mut incident =
+        Incident { ranks: evidence.collect(), communicators: Vec::new(), world: u32::try_from(world.len()).ok() };
+    let used = |id: u64| incident.ranks.iter().flat_map(|rank| rank.calls.iter().flatten()).any(|call| call.comm == id);
+    let used: Vec<(u64, &str)> = names.into_iter().filter(|(id, _)| used(*id)).collect();
+    let communicator = |(id, label): (u64, &str)| Communicator { id, label: label.to_owned(), ranks: world.clone() };
+    incident.communicators = used.into_iter().map(communicator).collect();
+    let diagnosis = judge(&incident);
+    (!matches!(diagnosis.verdict.class, Class::None | Class::Undetermined)).then_some(diagnosis)
+}
+
+/// For each call that all ranks made in a case: who was the last, and by how many nanoseconds, by the clock that all ranks of a
+/// host share.
+pub fn last_to_call(witnesses: &[Witness], case: u64) -> Vec<(u32, u64)> {
+    let mut calls: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
+    for witness in witnesses {
+        let read = witness.log.as_ref().and_then(|log| snapshot(log).ok());
+        for call in read.iter().flat_map(|read| &read.calls).filter(|call| call.comm == case) {
+            let made = calls.entry(call.seq).or_default();
+            // a send and a receive of one call are made together
+            if made.last().is_none_or(|(_, rank)| *rank != witness.rank) {
+                made.push((call.created_ns, witness.rank));
+            }
+        }
+    }
+    let last = |mut made: Vec<(u64, u32)>| {
+        made.sort_unstable();
+        match made[..] {
+            [.., (second, _), (last, rank)] if made.len() == witnesses.len() => Some((rank, last - second)),
+            _ => None,
+        }
+    };
+    calls.into_values().filter_map(last).collect()
 }
 
 /// Judges a communicator that was not made. `begun` are the ranks that are known to have begun, and `states` says how

@@ -24,11 +24,14 @@ const FIRST: usize = 3;
 const CALLS_EACH: usize = 4;
 const MADE: usize = 5;
 const DONE: usize = 6;
-/// A text: its bytes, and so many words of it.
 const RECORDS: usize = 7;
-const TROUBLE_BYTES: usize = 8;
-const TROUBLE: usize = 9;
-const TROUBLE_WORDS: usize = 14;
+/// Deliberate faults done, and when the last.
+const ARMED: usize = 8;
+const ARMED_AT: usize = 9;
+/// A text: its bytes, and so many words of it.
+const TROUBLE_BYTES: usize = 10;
+const TROUBLE: usize = 11;
+const TROUBLE_WORDS: usize = 12;
 const OWN: usize = TROUBLE + TROUBLE_WORDS;
 
 /// Words that a log takes.
@@ -139,8 +142,21 @@ impl Log {
     pub fn begin(&self, case: u64, name: &str) {
         name.clone_into(&mut self.label.lock().unwrap_or_else(PoisonError::into_inner));
         self.set(FIRST, 0);
+        self.set(ARMED, 0);
+        self.set(ARMED_AT, 0);
         self.set(CASE, case);
         self.at(Doing::Beginning);
+    }
+
+    /// Notes that a deliberate fault is about to be done.
+    pub fn armed(&self) {
+        self.set(ARMED_AT, now_ns());
+        self.set(ARMED, self.get(ARMED).saturating_add(1));
+    }
+
+    /// How often deliberate faults were done in the case begun last, and when the last time.
+    pub fn times_armed(&self) -> (u64, u64) {
+        (self.get(ARMED), self.get(ARMED_AT))
     }
 
     /// The name of the case begun last; empty for who reads another process's log.
@@ -277,8 +293,11 @@ mod tests {
         for _ in 0..2 * CALLS {
             writer.created(&call, u64::MAX);
         }
-        assert_eq!((log.case(), log.doing().0), (7, Doing::Checking));
+        log.armed();
+        assert_eq!((log.case(), log.doing().0, log.times_armed().0), (7, Doing::Checking, 1));
         assert_eq!(snapshot(&log).unwrap().calls.len(), CALLS);
+        log.begin(8, "");
+        assert_eq!(log.times_armed(), (0, 0));
     }
 
     #[test]

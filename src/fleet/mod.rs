@@ -23,7 +23,7 @@ pub mod deadline;
 mod drill;
 mod found;
 pub mod inquest;
-mod log;
+pub(crate) mod log;
 pub mod occasion;
 mod part;
 mod pass;

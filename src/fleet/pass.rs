@@ -9,7 +9,7 @@ use super::part::{self, Inputs, Part};
 use super::protocol::{Request, Tamper};
 use super::staging::{Piece, What};
 use super::worker::Meeting;
-use crate::backend::{Placement, RankError, Station};
+use crate::backend::{Placement, RankError, Station, Verdict};
 use crate::case::Variant;
 
 /// One placement of one case on one station.
@@ -94,6 +94,25 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Waits, and checks that the inputs are what was written, lane by lane; `None` where there is nothing to check.
+    pub fn inspect(&mut self, inputs: &Inputs) -> Result<Vec<Option<Verdict>>, RankError> {
+        let mut all: Vec<Option<Verdict>> = vec![None; self.lanes()];
+        if !self.request.check {
+            return Ok(all);
+        }
+        for (part, oracle) in inputs.of(&self.parts) {
+            for (lane, (so_far, staging)) in all.iter_mut().zip(&part.stagings).enumerate() {
+                let data: Vec<&Piece> = staging.before.iter().filter(|p| matches!(p.what, What::Data(_))).collect();
+                if data.is_empty() || so_far.as_ref().is_some_and(|verdict| verdict.wrong > 0) {
+                    continue;
+                }
+                data.iter().try_for_each(|piece| self.station.check(lane, &oracle.region(part, piece)))?;
+                *so_far = Some(self.station.verdict(lane, part.case.dtype)?);
+            }
+        }
+        Ok(all)
     }
 
     /// Queues the collectives of one launch.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::occasion::Occasion;
 use crate::backend::{GuardBreach, Placement, RankError, Verdict};
 use crate::case::Case;
+use crate::fault::Order;
 
 /// Epochs that one placement of a case may use: one for each launch with inputs of its own.
 const EPOCHS: u64 = 1 << 12;
@@ -28,6 +29,8 @@ pub struct Request {
     pub check: bool,
     /// A deliberate error between collective and check.
     pub tamper: Option<Tamper>,
+    /// A deliberate fault on the way.
+    pub fault: Option<Order>,
 }
 
 impl Request {
@@ -68,6 +71,8 @@ pub struct Measured {
     pub mean_us: f64,
     /// Device time of each timed launch, in microseconds; of a group, divided by its calls.
     pub iteration_us: Vec<f32>,
+    /// What the check of the inputs said before the first launch; `None` where checks are off or there are none.
+    pub given: Option<Verdict>,
     /// What the check of the output said; `None` where checks are off.
     pub output: Option<Verdict>,
     /// What the check of the send buffer said, where there is one to survive.

@@ -81,6 +81,9 @@ pub trait Workers: Send {
 
     /// The process in which each rank lives, in rank order; one where all share it.
     fn processes(&self) -> Vec<u32>;
+
+    /// What is known of each rank after a case, however it ended: one for each rank.
+    fn witnesses(&mut self) -> Vec<Witness>;
 }
 
 /// The workers of one communicator.
@@ -152,10 +155,11 @@ impl Team {
         self.workers.get(index).map(|worker| worker.ranks.clone()).unwrap_or_default()
     }
 
-    fn witnesses(&self, wake: &Wake) -> Vec<Witness> {
+    /// `dead` are workers that have died, and why.
+    fn testimony(&self, dead: &[(usize, String)]) -> Vec<Witness> {
         let mut all = Vec::new();
         for (index, worker) in self.workers.iter().enumerate() {
-            let death = wake.dead.iter().find(|(dead, _)| *dead == index).map(|(_, why)| why);
+            let death = dead.iter().find(|(dead, _)| *dead == index).map(|(_, why)| why);
             // a dead worker's station is gone
             let troubles = if death.is_some() { Vec::new() } else { (worker.watcher)() };
             let liveness =
@@ -270,13 +274,17 @@ impl Workers for Team {
             } else {
                 continue;
             };
-            let witnesses = self.witnesses(&wake);
+            let witnesses = self.testimony(&wake.dead);
             let said = (watch.said)();
             let findings = inquest::hold(witnesses, said, request.epoch, cause, began_ns, now_ns());
             self.abort();
             return Ended::Stopped(Box::new(findings));
         }
         Ended::Reported(self.assemble(wake))
+    }
+
+    fn witnesses(&mut self) -> Vec<Witness> {
+        self.testimony(&[])
     }
 }
 
@@ -411,5 +419,9 @@ impl Meeting for Logged {
         let all = self.place.all_well(well);
         self.at(Doing::Beginning);
         all
+    }
+
+    fn armed(&self) {
+        self.logs.iter().for_each(Log::armed);
     }
 }

@@ -7,16 +7,30 @@ use super::part::Inputs;
 use super::pass::Pass;
 use super::protocol::{Measured, Report, Request};
 use super::timing::{self, Times, Trigger};
-use crate::backend::{Placement, RankError, Station};
+use crate::backend::{Placement, RankError, Station, Verdict};
+use crate::fault::Armed;
 
 /// Where all workers of a communicator meet.
-pub trait Meeting {
+pub trait Meeting: Sync {
     /// Waits until all workers are here; true if every one of them said `well`.
     fn all_well(&self, well: bool) -> bool;
+
+    /// Notes that this worker is about to do a deliberate fault, where it is seen whatever becomes of the worker.
+    fn armed(&self) {}
 }
 
 /// Runs one case on the station's lanes and reports for each of them.
 pub fn run(station: &mut dyn Station, meeting: &dyn Meeting, request: &Request) -> Vec<Report> {
+    let Some(order) = &request.fault else { return carry_out(station, meeting, request) };
+    match Armed::new(station, meeting, request, order) {
+        Ok(mut armed) => carry_out(&mut armed, meeting, request),
+        Err((ranks, error)) => {
+            ranks.into_iter().map(|rank| Report { rank, placements: Vec::new(), error: Some(error.clone()) }).collect()
+        }
+    }
+}
+
+fn carry_out(station: &mut dyn Station, meeting: &dyn Meeting, request: &Request) -> Vec<Report> {
     let report = |&rank| Report { rank, placements: Vec::new(), error: None };
     let mut reports: Vec<Report> = station.ranks().iter().map(report).collect();
     for placement in [Placement::OutOfPlace, Placement::InPlace] {
@@ -37,8 +51,8 @@ pub fn run(station: &mut dyn Station, meeting: &dyn Meeting, request: &Request) 
 fn place(pass: &mut Pass<'_>) -> (Vec<Measured>, Option<RankError>) {
     let drill = drill::of(pass);
     let inputs = pass.inputs(0);
-    let mut found = match open(pass, &inputs, drill.is_none()) {
-        Ok(found) => found,
+    let (given, mut found) = match open(pass, &inputs, drill.is_none()) {
+        Ok(opened) => opened,
         Err(error) => return (Vec::new(), Some(error)),
     };
     let (times, error) = match carry_on(pass, inputs, drill, &mut found) {
@@ -46,7 +60,8 @@ fn place(pass: &mut Pass<'_>) -> (Vec<Measured>, Option<RankError>) {
         Err(error) => (vec![Times::default(); found.len()], Some(error)),
     };
     let placement = pass.placement;
-    (found.into_iter().zip(times).map(|(found, times)| measured(placement, found, times)).collect(), error)
+    let lanes = found.into_iter().zip(times).zip(given);
+    (lanes.map(|((found, times), given)| measured(placement, given, found, times)).collect(), error)
 }
 
 /// All that comes after the first launch; what is found is added to `found`.
@@ -76,16 +91,18 @@ fn carry_on(
 ///
 /// What follows may be captured in a graph or queued in long chains, which is no place for a library to set up its
 /// connections, nor for a refusal.
-fn open(pass: &mut Pass<'_>, inputs: &Inputs, tamper: bool) -> Result<Vec<Found>, RankError> {
-    let prepared = stage(pass, inputs);
-    pass.agree(prepared)?;
+///
+/// Inputs are checked before it, so that a wrong one is not taken for a wrong result.
+fn open(pass: &mut Pass<'_>, inputs: &Inputs, tamper: bool) -> Result<(Vec<Option<Verdict>>, Vec<Found>), RankError> {
+    let prepared = stage(pass, inputs).and_then(|()| pass.inspect(inputs));
+    let given = pass.agree(prepared)?;
     let launched = pass.launch(inputs);
     pass.agree(launched)?;
     let waited = pass.station.wait();
     pass.agree(waited)?;
     let damaged = if tamper { pass.tamper() } else { Ok(()) };
     let checked = damaged.and_then(|()| pass.collect(inputs, &Launch::First));
-    pass.agree(checked)
+    Ok((given, pass.agree(checked)?))
 }
 
 fn stage(pass: &mut Pass<'_>, inputs: &Inputs) -> Result<(), RankError> {
@@ -95,8 +112,8 @@ fn stage(pass: &mut Pass<'_>, inputs: &Inputs) -> Result<(), RankError> {
     pass.station.wait()
 }
 
-fn measured(placement: Placement, found: Found, times: Times) -> Measured {
+fn measured(placement: Placement, given: Option<Verdict>, found: Found, times: Times) -> Measured {
     let Found { output, input, guard, occasion } = found;
     let Times { mean_us, iteration_us } = times;
-    Measured { placement, mean_us, iteration_us, output, input, guard, occasion }
+    Measured { placement, mean_us, iteration_us, given, output, input, guard, occasion }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::text::{clean_within, one_line};
-use crate::run::result::{Assertion, CaseResult, FailKind, Judgement, Outcome, PlacementResult};
+use crate::run::result::{Assertion, CaseResult, FailKind, FaultRecord, Judgement, Outcome, PlacementResult};
 
 /// What to do about wrong data. Rerunning keeps the seed, and so the inputs.
 const NEXT: &str = "next: run it alone with --repeat 10; the same elements again speak for software, others for a race \
@@ -131,7 +131,12 @@ pub fn reason(case: &CaseResult) -> String {
 }
 
 /// Measured times and bandwidths, short: ` 1701.31 us 315.56 GB/s, in-place 1709.77 us 314.00 GB/s`.
+///
+/// Of a fault that was found, what it was called and by what.
 pub fn figures(case: &CaseResult) -> String {
+    if let Some(fault) = case.fault.as_ref().filter(|_| case.outcome == Outcome::Pass) {
+        return format!("{} (by {})", one_line(&fault.class, 100), detectors(fault));
+    }
     let parts: Vec<String> = case
         .placements
         .iter()
@@ -175,10 +180,37 @@ pub fn measured(case: &CaseResult) -> String {
             None => text.push_str(", not checked\n"),
         }
     }
-    if case.outcome != Outcome::Skip {
+    if let Some(record) = &case.fault {
+        text.push_str(&fault(record));
+    } else if case.outcome != Outcome::Skip {
         let _ = writeln!(text, "bandwidth {}", judgement(&case.reference));
     }
     text
+}
+
+/// What became of a deliberate fault, over several lines.
+pub fn fault(record: &FaultRecord) -> String {
+    let mut text = format!("fault {} ({})\n", record.name, record.family.name());
+    for deed in &record.armed {
+        let _ = writeln!(text, "done: rank {} {}, {} times", deed.rank, one_line(&deed.what, 500), deed.times);
+    }
+    let _ = writeln!(text, "noticed by: {}", detectors(record));
+    let _ = writeln!(text, "verdict: {}, ranks {}", one_line(&record.class, 500), ranks(&record.culprits));
+    if !record.explanation.is_empty() {
+        let _ = writeln!(text, "grounds: {}", one_line(&record.explanation, 1000));
+    }
+    let _ = writeln!(text, "after {:.2} s", record.seconds);
+    text
+}
+
+/// What noticed a fault: `value, survivor`.
+pub fn detectors(record: &FaultRecord) -> String {
+    record.noticed_by.iter().map(|by| by.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// `1, 3`.
+pub fn ranks(ranks: &[u32]) -> String {
+    ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn judgement(reference: &Judgement) -> String {

@@ -176,6 +176,20 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_has_its_record_and_other_cases_have_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.json");
+        let cases = [sample::fault(), sample::pass()];
+        sample::feed(&mut Json::create(&path).unwrap(), &sample::events(&cases));
+        let value: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let fault = &value["cases"][0]["fault"];
+        assert_eq!((&fault["name"], &fault["noticed_by"][0]), (&"size".into(), &"deadline".into()));
+        assert_eq!((&fault["culprits"][0], &fault["armed"][0]["times"]), (&1.into(), &1.into()));
+        assert!(value["cases"][1].get("fault").is_none());
+        assert_eq!(read_results(&path).unwrap().cases, cases);
+    }
+
+    #[test]
     fn every_case_is_in_the_journal_before_the_next_begins() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.json");

@@ -32,6 +32,7 @@ pub fn case(name: &str) -> CaseResult {
         path: None,
         message: String::new(),
         verdict: None,
+        fault: None,
         duration_s: 0.125,
     }
 }
@@ -101,6 +102,22 @@ pub fn hang() -> CaseResult {
     case.kind = Some(FailKind::Hang);
     case.placements.clear();
     case.message = "no end after 30 s; rank 1 never called\nncclAlltoAll".into();
+    case
+}
+
+pub fn fault() -> CaseResult {
+    let mut case = case("all_reduce::sum::float::64KiB@fault-size");
+    case.placements.clear();
+    case.fault = Some(FaultRecord {
+        name: "size".parse().unwrap(),
+        family: crate::fault::Family::Mismatch,
+        armed: vec![Deed { rank: 1, times: 1, what: "passes more elements than the others".into() }],
+        noticed_by: vec![crate::fault::Detector::Deadline],
+        class: "A.size".into(),
+        culprits: vec![1],
+        explanation: "rank 1 passes 6656 elements".into(),
+        seconds: 1.52,
+    });
     case
 }
 

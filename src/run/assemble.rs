@@ -32,6 +32,7 @@ pub fn frame(case: &Case, ranks: u32) -> CaseResult {
         path: None,
         message: String::new(),
         verdict: None,
+        fault: None,
         duration_s: 0.0,
     }
 }
@@ -148,10 +149,12 @@ fn wrong_line(measured: &[(u32, &Measured)]) -> Option<String> {
     Some(format!("{}: {total} wrong element{} on {on}", place(first), if total == 1 { "" } else { "s" }))
 }
 
-/// Damage beside the output: a send buffer, an untouched region or a guard zone that was written to.
+/// Damage beside the output: an input that was wrong before the call, a send buffer, an untouched region or a guard zone that
+/// was written to.
 fn damage(rank: u32, m: &Measured) -> Vec<String> {
     let mut lines = Vec::new();
     let place = place(m);
+    lines.extend(given_line(rank, m));
     if let Some(verdict) = m.input.as_ref().filter(|v| v.wrong > 0) {
         let mut line =
             format!("{place}: {} elements that the call must leave alone changed on rank {rank}", verdict.wrong);
@@ -169,6 +172,17 @@ fn damage(rank: u32, m: &Measured) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// An input that was wrong before the call: the result is not the collective's fault then.
+fn given_line(rank: u32, m: &Measured) -> Option<String> {
+    let verdict = m.given.as_ref().filter(|v| v.wrong > 0)?;
+    let mut line = format!("{} elements of rank {rank}'s input were wrong before the call", verdict.wrong);
+    if let Some(first) = verdict.first {
+        let (was, is) = (show(m.occasion.dtype, first.expected), show(m.occasion.dtype, first.actual));
+        line += &format!(", first at index {}: {is} in place of {was}", first.index);
+    }
+    Some(line)
 }
 
 /// A case that was given up: it hung, or lost a rank.

@@ -1,8 +1,10 @@
 //! The engine: a plan and a backend in, events out. libtest-mimic drives the trials.
 
+mod trial;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chrono::Local;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -17,7 +19,7 @@ use super::plan::{LayoutChoice, RunPlan};
 use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
-use crate::fleet::inquest::Cause;
+use crate::fleet::inquest::{self, Cause, Witness};
 use crate::fleet::processes::Crew;
 use crate::fleet::protocol::{Measured, Request};
 use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team, Watch, Workers};
@@ -267,93 +269,153 @@ impl Session {
     }
 
     fn run(&mut self, case: &Case) -> CaseResult {
-        let ranks = self.environment.ranks;
-        let skip = |why: String| CaseResult { outcome: Outcome::Skip, message: why, ..frame(case, ranks) };
-        if self.interrupt.load(Ordering::Relaxed) {
-            return skip(self.interrupted().to_owned());
+        if let Some(why) = self.refusal(case) {
+            return self.skip(case, why);
         }
-        if let Some(why) = &self.stop {
-            return skip(why.clone());
-        }
-        if let Some(why) = case.primitive.unit().refuses(ranks) {
-            return skip(why);
-        }
-        if case.root() >= ranks {
-            return skip(format!("root {} does not exist among {ranks} ranks", case.root()));
-        }
-        if let Some(why) = known::hang(case, &self.environment.variables) {
-            return skip(why.to_owned());
-        }
-        if let Some(why) = self.too_large(case) {
-            return skip(why);
+        if let Some(kind) = case.fault() {
+            return trial::run(self, case, kind);
         }
         match self.paths.place(case, &self.environment) {
             Place::Here => {}
-            Place::Nowhere(why) => return skip(why),
+            Place::Nowhere(why) => return self.skip(case, why),
             Place::Child(settings) => {
                 self.team = None; // the child needs its memory
+                let ranks = self.environment.ranks;
                 let result = self.paths.ask(&settings, case, &self.plan.cases, ranks, &self.interrupt);
-                let cut_short = self.interrupt.load(Ordering::Relaxed) && result.outcome != Outcome::Pass;
-                return if cut_short { skip(self.interrupted().to_owned()) } else { result };
-            }
-        }
-        match self.assure_team(case) {
-            Ok(()) => {}
-            Err(NoTeam::Opening(Opening::Unsupported(why))) => return skip(why),
-            Err(NoTeam::Opening(Opening::Unavailable(error))) => return skip(self.abort(&error)),
-            Err(NoTeam::Interrupted) => return skip(self.interrupted().to_owned()),
-            Err(NoTeam::Late(findings)) => {
-                // who dies on the way is the case's misfortune, not the machine's
-                self.late += u32::from(matches!(findings.cause, Cause::Deadline(_)));
-                let result = stopped(case, ranks, &findings);
-                if self.late >= LATE_OPENINGS {
-                    self.abort(&Unavailable(format!("{LATE_OPENINGS} communicators in a row were not made in time")));
+                if self.interrupt.load(Ordering::Relaxed) && result.outcome != Outcome::Pass {
+                    let why = self.interrupted().to_owned();
+                    return self.skip(case, why);
                 }
                 return result;
             }
         }
+        let request = self.request(case);
+        match self.ask(&request, self.plan.deadline) {
+            Ok(ended) => {
+                let mut result = self.conclude(&request, &ended);
+                self.paths.prove(case, &mut result);
+                result
+            }
+            Err(result) => *result,
+        }
+    }
+
+    fn skip(&self, case: &Case, why: String) -> CaseResult {
+        CaseResult { outcome: Outcome::Skip, message: why, ..frame(case, self.environment.ranks) }
+    }
+
+    /// Why the case is not run, if that can be told without trying.
+    fn refusal(&mut self, case: &Case) -> Option<String> {
+        let ranks = self.environment.ranks;
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Some(self.interrupted().to_owned());
+        }
+        let missing_root = || format!("root {} does not exist among {ranks} ranks", case.root());
+        self.stop
+            .clone()
+            .or_else(|| case.primitive.unit().refuses(ranks))
+            .or_else(|| (case.root() >= ranks).then(missing_root))
+            .or_else(|| known::hang(case, &self.environment.variables).map(str::to_owned))
+            .or_else(|| self.too_large(case))
+    }
+
+    /// What is asked of ranks for a case of the plan.
+    fn request(&mut self, case: &Case) -> Request {
         self.epoch += 1;
-        let request = Request {
+        Request {
             case: case.clone(),
-            ranks,
+            ranks: self.environment.ranks,
             seed: self.plan.seed,
             epoch: self.epoch,
             warmup: self.plan.warmup,
             iters: self.plan.iters,
             check: self.plan.check,
             tamper: self.plan.tamper,
+            fault: None,
+        }
+    }
+
+    /// Has a team do what the request says, within a limit that is derived where none is set; else says why there is no team.
+    fn ask(&mut self, request: &Request, limit: Option<Duration>) -> Result<CaseEnded, Box<CaseResult>> {
+        let case = &request.case;
+        let opened = self.assure_team(case);
+        let unable = match opened {
+            Ok(()) => None,
+            Err(NoTeam::Opening(Opening::Unsupported(why))) => Some(self.skip(case, why)),
+            Err(NoTeam::Opening(Opening::Unavailable(error))) => {
+                let why = self.abort(&error);
+                Some(self.skip(case, why))
+            }
+            Err(NoTeam::Interrupted) => {
+                let why = self.interrupted().to_owned();
+                Some(self.skip(case, why))
+            }
+            Err(NoTeam::Late(findings)) => {
+                // who dies on the way is the case's misfortune, not the machine's
+                self.late += u32::from(matches!(findings.cause, Cause::Deadline(_)));
+                let result = stopped(case, request.ranks, &findings);
+                if self.late >= LATE_OPENINGS {
+                    self.abort(&Unavailable(format!("{LATE_OPENINGS} communicators in a row were not made in time")));
+                }
+                Some(result)
+            }
         };
+        if let Some(result) = unable {
+            return Err(Box::new(result));
+        }
         let first = std::mem::replace(&mut self.fresh, false);
         let Environment { backend, ranks_per_gpu, .. } = &self.environment;
         let turns = self.plan.layout == LayoutChoice::Processes && *ranks_per_gpu > 1;
-        let limit = self.plan.deadline.unwrap_or_else(|| deadline::derived(&request, backend, turns, first));
-        let ended = match &mut self.team {
+        let limit = limit.unwrap_or_else(|| deadline::derived(request, backend, turns, first));
+        match &mut self.team {
             Some((_, team)) => {
                 let paths = &mut self.paths;
                 let mut said = || paths.warnings();
-                team.run(&request, &mut Watch { deadline: limit, interrupt: &self.interrupt, said: &mut said })
+                let mut watch = Watch { deadline: limit, interrupt: &self.interrupt, said: &mut said };
+                Ok(team.run(request, &mut watch))
             }
-            None => return skip("not run: there is no team".to_owned()),
-        };
+            None => Err(Box::new(self.skip(case, "not run: there is no team".to_owned()))),
+        }
+    }
+
+    /// The ranks' logs, as long as their team is there.
+    fn witnesses(&mut self) -> Vec<Witness> {
+        self.team.as_mut().map(|(_, team)| team.witnesses()).unwrap_or_default()
+    }
+
+    /// The result of a request that a team has answered.
+    fn conclude(&mut self, request: &Request, ended: &CaseEnded) -> CaseResult {
+        let (case, ranks) = (&request.case, request.ranks);
         match ended {
             CaseEnded::Reported(reports) => {
+                let explain = |rank, measured: &Measured| explain(request, rank, measured);
+                let mut result = assemble(case, ranks, reports, &explain);
+                if result.kind == Some(FailKind::Data) {
+                    self.compare(request, &mut result);
+                }
                 if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
                     self.team = None; // what is left of the communicator cannot be trusted
                 }
-                let explain = |rank, measured: &Measured| explain(&request, rank, measured);
-                let mut result = assemble(case, ranks, &reports, &explain);
-                self.paths.prove(case, &mut result);
                 result
             }
             CaseEnded::Stopped(findings) => {
                 self.team = None;
-                stopped(case, ranks, &findings)
+                stopped(case, ranks, findings)
             }
             CaseEnded::Interrupted => {
                 self.team = None;
-                skip(self.interrupted().to_owned())
+                let why = self.interrupted().to_owned();
+                self.skip(case, why)
             }
         }
+    }
+
+    /// Where data are wrong, ranks may have made different calls that happened to end.
+    fn compare(&mut self, request: &Request, result: &mut CaseResult) {
+        let Some(diagnosis) = inquest::compare(self.witnesses(), request.epoch) else { return };
+        let verdict = diagnosis.verdict;
+        result.message += &format!("\ncalls differ: {}: {}", verdict.class, verdict.summary);
+        result.verdict = Some(verdict);
     }
 
     /// Why the buffers cannot fit, where that can be told without trying.
@@ -402,7 +464,8 @@ impl Session {
 
     /// Asserts bandwidth, where the case passed so far and there is something to assert.
     fn judge(&self, case: &Case, result: &mut CaseResult) {
-        if result.outcome != Outcome::Pass {
+        // a case with a fault measures nothing that could be judged
+        if result.outcome != Outcome::Pass || case.fault().is_some() {
             return;
         }
         let judged = self.references.judge(&Subject {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::path::Relaunch;
 use crate::backend::host::Transport;
 use crate::case::Case;
+use crate::fault::Detector;
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
 
@@ -47,6 +48,10 @@ pub struct RunPlan {
     pub fail_fast: bool,
     /// A deliberate error in every case's output.
     pub tamper: Option<Tamper>,
+    /// Deliberate faults are not looked for: their cases end as any case does, and fail with their verdicts.
+    pub lab: bool,
+    /// What is not listened to when deliberate faults are looked for, to prove that it is needed.
+    pub blind: Option<Detector>,
     /// Files with reference ranges; later ones win.
     pub references: Vec<PathBuf>,
     /// Whether a case without a reference fails.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::case::{DType, Op, Primitive, Variant};
+use crate::fault::{Detector, Family, Kind};
 use crate::trace::Verdict;
 
 /// The schema's name.
@@ -93,9 +94,45 @@ pub struct CaseResult {
     /// Who held whom up, of a case that hung or lost a rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// What became of the deliberate fault, of a case that carries one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<FaultRecord>,
     /// Seconds from request to verdict.
     #[serde(deserialize_with = "null_is_nan")]
     pub duration_s: f64,
+}
+
+/// A deliberate fault, and what was said of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultRecord {
+    /// Which.
+    pub name: Kind,
+    /// Its family.
+    pub family: Family,
+    /// Who did what, and how often; empty where it was not done.
+    pub armed: Vec<Deed>,
+    /// What noticed it, whether asked to or not.
+    pub noticed_by: Vec<Detector>,
+    /// What it was called, as `A.size`, `data: bit 2 flipped` or `slow: all sizes`; empty where nothing noticed it.
+    pub class: String,
+    /// Whose it was said to be.
+    pub culprits: Vec<u32>,
+    /// The grounds, in one line.
+    pub explanation: String,
+    /// From the request with the fault to the verdict.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub seconds: f64,
+}
+
+/// What one rank did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deed {
+    /// Who.
+    pub rank: u32,
+    /// How often.
+    pub times: u64,
+    /// What, as in "rank 1 ...".
+    pub what: String,
 }
 
 /// One placement's figures.

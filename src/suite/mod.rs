@@ -19,11 +19,12 @@ pub use sizes::{DEFAULT_FACTOR, Series, SizeOverride, Sizes};
 use crate::case::{Case, DType, Op, Primitive, Variant};
 
 /// The suites that the program carries.
-const EMBEDDED: [(&str, &str); 4] = [
+const EMBEDDED: [(&str, &str); 5] = [
     ("smoke", include_str!("../../suites/smoke.toml")),
     ("acceptance", include_str!("../../suites/acceptance.toml")),
     ("stress", include_str!("../../suites/stress.toml")),
     ("paths", include_str!("../../suites/paths.toml")),
+    ("faults", include_str!("../../suites/faults.toml")),
 ];
 
 /// Cases that one suite may have. Far above any use: it keeps a slip in a file from filling the memory.

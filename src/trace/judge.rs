@@ -34,13 +34,29 @@ pub fn judge(incident: &Incident) -> Diagnosis {
         (None, Some(p)) => p,
         (None, None) => {
             let rules = [circles::find, fabric::find, presence::aftermath];
-            let found = rules.iter().find_map(|rule| rule(&facts));
-            found.or(arguments.silent).unwrap_or_else(|| fabric::nothing(&facts))
+            match (rules.iter().find_map(|rule| rule(&facts)), arguments.silent) {
+                (Some(hang), Some(silent)) => left_behind(&facts, hang, silent),
+                (found, silent) => found.or(silent).unwrap_or_else(|| fabric::nothing(&facts)),
+            }
         }
     };
     found.evidence.extend(arguments.notes);
     found.evidence.extend(facts.surroundings());
     found.finish(&facts)
+}
+
+/// All ranks make a call alike and it does not end, but not all made an earlier one alike: it left behind bytes that nobody
+/// took, or took some of this one. Only a message that names a failure speaks against it.
+fn left_behind(facts: &Facts<'_>, hang: Finding, silent: Finding) -> Finding {
+    if hang.class != Class::FFabric || facts.signs.iter().any(|signs| !signs.is_empty()) {
+        return hang;
+    }
+    let mut both = silent;
+    both.candidates
+        .extend(hang.candidates.iter().filter(|class| !both.candidates.contains(class)).copied().collect::<Vec<_>>());
+    both.says("calls", format!("{}: what came of it", hang.summary));
+    both.evidence.extend(hang.evidence);
+    both
 }
 
 /// A rank's argument and a rank's absence both could be the cause.

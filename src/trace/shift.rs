@@ -118,6 +118,11 @@ impl<'v, 'a> View<'v, 'a> {
         {
             return Story::Swapped;
         }
+        let after = (wrong.get(1..).unwrap_or_default(), right.get(1..).unwrap_or_default());
+        if wrong.len() == right.len() && fits(after.0, after.1) {
+            // among equal calls a shift would fit as well, but leave one rank with a call more
+            return Story::Single;
+        }
         for by in 1..=FURTHEST {
             if fits(wrong, right.get(by..).unwrap_or_default()) {
                 return Story::Skipped(by);
@@ -126,7 +131,6 @@ impl<'v, 'a> View<'v, 'a> {
                 return Story::Extra(by);
             }
         }
-        let after = (wrong.get(1..).unwrap_or_default(), right.get(1..).unwrap_or_default());
         if fits(after.0, after.1) {
             return Story::Single;
         }

@@ -254,6 +254,8 @@ pub fn plan(cases: &[&str], deadline: Duration) -> RunPlan {
         deadline: Some(deadline),
         fail_fast: false,
         tamper: None,
+        lab: false,
+        blind: None,
         references: Vec::new(),
         require_reference: false,
         path: false,

@@ -51,7 +51,7 @@ fn case(name: &str) -> Case {
 
 fn request(case: &Case, ranks: u32, epoch: u64) -> Request {
     let case = case.clone();
-    Request { case, ranks, seed: 5, epoch, warmup: 0, iters: 0, check: true, tamper: None }
+    Request { case, ranks, seed: 5, epoch, warmup: 0, iters: 0, check: true, tamper: None, fault: None }
 }
 
 fn assembled(request: &Request, reports: &[Report]) -> CaseResult {

@@ -175,7 +175,8 @@ impl Crew {
         reports.into_iter().enumerate().flat_map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
     }
 
-    fn witnesses(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
+    /// `said` is what each has said before.
+    fn testimony(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
         let members = self.members.iter_mut().zip(said).zip(0..);
         members
             .map(|((member, mut messages), rank)| {
@@ -250,7 +251,7 @@ impl Workers for Crew {
             } else {
                 continue;
             };
-            let witnesses = self.witnesses(said);
+            let witnesses = self.testimony(said);
             let gone = witnesses.iter().filter(|w| w.liveness.exited()).map(|w| w.rank).collect::<Vec<_>>();
             let cause = match cause {
                 Cause::Died(_) => Cause::Died(gone),
@@ -260,6 +261,10 @@ impl Workers for Crew {
             return Ended::Stopped(Box::new(findings));
         }
         Ended::Reported(reports.into_iter().flatten().flatten().collect())
+    }
+
+    fn witnesses(&mut self) -> Vec<Witness> {
+        self.testimony(vec![Vec::new(); self.members.len()])
     }
 }
 

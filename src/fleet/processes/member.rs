@@ -183,4 +183,8 @@ impl Meeting for Far {
             _ => std::process::exit(1),
         }
     }
+
+    fn armed(&self) {
+        self.log.armed();
+    }
 }

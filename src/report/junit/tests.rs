@@ -62,6 +62,17 @@ fn names_hold_no_measured_value_and_texts_do() {
 }
 
 #[test]
+fn a_fault_is_told_with_what_noticed_it() {
+    let suite = written(&sample::events(&[sample::fault()]));
+    let out = &suite.all("testcase")[0].child("system-out").unwrap().text;
+    for said in
+        ["done: rank 1 passes more elements than the others, 1 times", "noticed by: deadline", "verdict: A.size"]
+    {
+        assert!(out.contains(said), "{out}");
+    }
+}
+
+#[test]
 fn hostile_strings_stay_well_formed_wherever_they_enter() {
     let mut cases = sample::all();
     for case in &mut cases {

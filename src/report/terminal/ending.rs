@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::faults::Faults;
 use super::{MESSAGE_LIMIT, Paint, Style};
 use crate::backend::Environment;
 use crate::report::describe;
@@ -25,6 +26,7 @@ pub struct Ending {
     done: u64,
     failures: Vec<Failed>,
     skips: BTreeMap<String, u64>,
+    faults: Faults,
     aborted: Option<String>,
 }
 
@@ -57,6 +59,7 @@ impl Ending {
     /// One case more.
     pub fn count(&mut self, case: &CaseResult) {
         self.done += 1;
+        self.faults.add(case);
         match case.outcome {
             Outcome::Pass => {}
             Outcome::Fail => self.failures.push(Failed {
@@ -88,6 +91,7 @@ impl Ending {
         }
         self.list_failures(&mut text, style);
         self.list_skips(&mut text);
+        text.push_str(&self.faults.render());
         self.verdict(&mut text, summary, paint);
         self.list_rerun(&mut text);
         text

@@ -2,6 +2,7 @@
 
 mod bar;
 mod ending;
+mod faults;
 mod paint;
 
 use std::io::{self, IsTerminal, Write};

@@ -1,0 +1,57 @@
+//! late-input: a rank's input is written after the call was made, while it runs: a producer behind its consumer.
+
+use super::super::area::{before, input};
+use super::super::{Expectation, Family, Fault, Injector, Method, Rank};
+use super::{LAG_US, STALE, beside, no_reduction};
+use crate::backend::{Call, RankError};
+use crate::case::{DType, Op, Primitive};
+
+pub struct LateInput;
+
+impl Fault for LateInput {
+    fn name(&self) -> &'static str {
+        "late-input"
+    }
+
+    fn family(&self) -> Family {
+        Family::Race
+    }
+
+    fn deed(&self) -> &'static str {
+        "has its input written after the call is made, and before it is done"
+    }
+
+    fn misfit(&self, primitive: Primitive, op: Option<Op>, dtype: DType) -> Option<&'static str> {
+        no_reduction(primitive, op, dtype)
+    }
+
+    fn method(&self) -> Method {
+        Method::Ordered
+    }
+
+    fn injector(&self) -> Box<dyn Injector> {
+        Box::new(Race)
+    }
+
+    fn expects(&self) -> Expectation {
+        STALE
+    }
+}
+
+struct Race;
+
+impl Injector for Race {
+    fn launch(&mut self, rank: &mut Rank<'_>, calls: &[Call<'_>]) -> Result<(), RankError> {
+        let Some(call) = calls.first().filter(|_| rank.acts_in(1)) else { return rank.station.launch(calls) };
+        let (area, old) = (input(rank, call)?, before(call)?);
+        rank.station.fill(0, &area.region(&old))?;
+        rank.station.wait()?;
+        if !rank.order.ordered {
+            rank.armed();
+            beside(rank, |rank| rank.station.launch(calls))?;
+        }
+        rank.station.delay(0, LAG_US)?;
+        rank.station.fill(0, &area.region(call.plan))?;
+        if rank.order.ordered { rank.station.launch(calls) } else { rank.station.wait() }
+    }
+}
