@@ -1,7 +1,7 @@
 //! A station of a rank that does a fault, or takes part in a case in which another does.
 
 use super::{Fault, Order};
-use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Station, Verdict};
+use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Station, Verdict, Watcher};
 use crate::case::DType;
 use crate::fleet::protocol::Request;
 use crate::fleet::worker::Meeting;
@@ -180,6 +180,18 @@ impl Station for Armed<'_> {
 
     fn wait(&mut self) -> Result<(), RankError> {
         self.injector.wait(&mut self.rank)
+    }
+
+    fn begin_batch(&mut self, calls: &[Call<'_>], replayed: bool) {
+        self.station.begin_batch(calls, replayed);
+    }
+
+    fn end_batch(&mut self) {
+        self.station.end_batch();
+    }
+
+    fn watcher(&self) -> Watcher {
+        self.station.watcher()
     }
 
     fn synchronous(&self) -> bool {
