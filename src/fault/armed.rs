@@ -183,15 +183,15 @@ impl Station for Armed<'_> {
     }
 
     fn begin_batch(&mut self, calls: &[Call<'_>], replayed: bool) {
-        self.station.begin_batch(calls, replayed);
+        self.rank.station.begin_batch(calls, replayed);
     }
 
     fn end_batch(&mut self) {
-        self.station.end_batch();
+        self.rank.station.end_batch();
     }
 
     fn watcher(&self) -> Watcher {
-        self.station.watcher()
+        self.rank.station.watcher()
     }
 
     fn synchronous(&self) -> bool {
