@@ -200,7 +200,10 @@ mod tests {
         let stranger = Hello { token: "guessed".to_owned(), ..zero.clone() };
         let other = Hello { collcheck: "9.9.9".to_owned(), ..zero.clone() };
         assert_eq!(door.refusal(|s| wire::send(s, &stranger).unwrap()), Refusal::Token.to_string());
-        assert!(door.refusal(|s| wire::send(s, &other).unwrap()).contains("collcheck 9.9.9 (protocol 1)"));
+        assert!(
+            door.refusal(|s| wire::send(s, &other).unwrap())
+                .contains(&format!("collcheck 9.9.9 (protocol {PROTOCOL})"))
+        );
         assert!(door.refusal(|s| wire::send(s, &two).unwrap()).contains("rank 2 of 2"));
         assert!(door.refusal(|s| s.write_all(b"\0\0\0\x05hello").unwrap()).contains("did not say hello"));
         assert!(door.refusal(|s| s.write_all(&[0xff; 64]).unwrap()).contains("4294967295 bytes"));
