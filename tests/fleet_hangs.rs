@@ -66,14 +66,14 @@ fn a_rank_that_passes_fewer_elements_is_a_size() {
 }
 
 /// More than a channel takes.
-const LARGE: &str = "sendrecv::none::float::4MiB";
+const LARGE: &str = "sendrecv::none::float::512KiB";
 const SMALL: &str = "sendrecv::none::float::64B";
 
 #[test]
 fn a_rank_that_leaves_its_receive_out_is_unpaired_once_the_send_does_not_fit() {
     let message = expect(&with_in(LARGE, Misdeed::Twist(Twist::NoRecv)), FailKind::Hang, Class::CUnpaired);
     assert!(message.contains("send 0->1"), "{message}");
-    assert!(message.contains("\n  rank 1: send to 2 float, 1048576 elements: completed\n"), "{message}");
+    assert!(message.contains("\n  rank 1: send to 2 float, 131072 elements: completed\n"), "{message}");
 }
 
 #[test]

@@ -40,6 +40,17 @@ impl Place {
     }
 }
 
+/// Aborts second communicators while the first ones are aborted here.
+///
+/// Both may have work on one stream, and the abort of one whose work is behind waits until the other's has gone. Where no
+/// thread is to be had, the second ones are left to the process' end.
+pub fn abort_all(twins: impl FnOnce() + Send, firsts: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        let _ = std::thread::Builder::new().name("abort".to_owned()).spawn_scoped(scope, twins);
+        firsts();
+    });
+}
+
 /// One rank's handle. Closed by [`Communicator::close`]; one that is only dropped is left to the process' end.
 pub struct Communicator {
     library: Arc<Library>,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::buffer::{self, Buffer, Buffers};
 use super::checker::Checker;
-use super::communicator::{Communicator, Place};
+use super::communicator::{Communicator, Place, abort_all};
 use super::device::{Device, Kernels};
-use super::driver::{self, CudaError, Event, Stream};
+use super::driver::{self, Context, CudaError, Event, Stream};
 use super::outbox::Outbox;
 use super::peers::Peers;
 use super::program::Site;
@@ -121,14 +121,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Aborts both communicators from another thread, also a second one that is made later.
-    pub fn aborter(&self) -> impl Fn() + Send + Sync + use<> {
+    /// Aborts the second communicator from another thread, also one that is made later.
+    pub fn twin_aborter(&self) -> impl Fn() + Send + Sync + use<> {
         let (library, twin) = (Arc::clone(self.communicator.library()), self.twin_place.clone());
-        let first = self.communicator.aborter();
-        move || {
-            twin.abort(&library);
-            first();
-        }
+        move || twin.abort(&library)
     }
 
     /// One of the buffers.
@@ -211,7 +207,8 @@ impl Lane {
     pub fn peek(&self, track: Track, which: backend::Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
         let address = self.window("peek", which, at, into.len())?;
         // SAFETY: the window lies in the buffer's memory.
-        Ok(unsafe { self.stream(track).read(into, address)? })
+        unsafe { self.stream(track).read(into, address) }?;
+        Ok(())
     }
 
     /// Queues writing bytes of a buffer or its guard zones.
@@ -220,7 +217,8 @@ impl Lane {
         let Lane { stream, beside, outbox, .. } = self;
         let stream = if track.aside { beside.as_ref().unwrap_or(stream) } else { stream };
         // SAFETY: the window lies in the buffer's memory, which moves only after both streams were waited for.
-        Ok(unsafe { outbox.send(bytes, address, stream)? })
+        unsafe { outbox.send(bytes, address, stream) }?;
+        Ok(())
     }
 
     fn window(&self, call: &str, which: backend::Buffer, at: i64, len: usize) -> Result<u64, RankError> {
@@ -260,6 +258,29 @@ impl Drop for Lane {
     fn drop(&mut self) {
         // What is dropped next is freed on the current context. An error means that the context, and all in it, is lost.
         let _ = self.device.context.activate();
+    }
+}
+
+/// Ends the communicators of lanes: all of them before any buffer goes, as one rank's kernel may still read another's.
+pub fn close(lanes: &mut [Lane], abort: bool) {
+    let (mut twins, mut firsts) = (Vec::new(), Vec::new());
+    for lane in lanes {
+        firsts.push((lane.device.context, &mut lane.communicator));
+        twins.extend(lane.twin.as_mut().map(|twin| (lane.device.context, twin)));
+    }
+    let close = |all: Vec<(Context, &mut Communicator)>| {
+        for (context, communicator) in all {
+            // Without its GPU current NCCL still takes the communicator down.
+            let _ = context.activate();
+            communicator.close(abort);
+        }
+    };
+    if abort && !twins.is_empty() {
+        abort_all(|| close(twins), || close(firsts));
+    } else {
+        // what was split off first
+        close(twins);
+        close(firsts);
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::checker::Work;
+use super::communicator::abort_all;
 use super::driver::{Graph, Stream};
-use super::lane::{Lane, Track};
+use super::lane::{self, Lane, Track};
 use super::launch::Launch;
 use super::library::Library;
 use super::making::{self, Party};
@@ -449,11 +450,12 @@ impl Station for NcclStation {
     /// ncclCommAbort only, which comes a little later, as a thread that waits closes its communicators better itself.
     fn aborter(&self) -> Aborter {
         let peers = Arc::clone(&self.peers);
-        let aborters: Vec<_> = self.lanes.iter().map(Lane::aborter).collect();
+        let firsts: Vec<_> = self.lanes.iter().map(|lane| lane.communicator.aborter()).collect();
+        let twins: Vec<_> = self.lanes.iter().map(Lane::twin_aborter).collect();
         Box::new(move || {
             peers.lose();
             std::thread::sleep(ABORT_AFTER);
-            aborters.iter().for_each(|abort| abort());
+            abort_all(|| twins.iter().for_each(|abort| abort()), || firsts.iter().for_each(|abort| abort()));
         })
     }
 }
@@ -467,19 +469,7 @@ impl Drop for NcclStation {
         }
         // Graphs first: NCCL keeps a communicator until those that hold launches of it are gone.
         self.graphs.clear();
-        // All communicators before any buffer: one rank's kernel may still read another's. Twins before what they were split
-        // off.
-        for lane in &mut self.lanes {
-            let _ = lane.device.context.activate();
-            if let Some(twin) = &mut lane.twin {
-                twin.close(abort);
-            }
-        }
-        for lane in &mut self.lanes {
-            // Without its GPU current NCCL still takes the communicator down.
-            let _ = lane.device.context.activate();
-            lane.communicator.close(abort);
-        }
+        lane::close(&mut self.lanes, abort);
     }
 }
 
