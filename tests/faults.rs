@@ -17,7 +17,7 @@ use collcheck::fault::{CATALOGUE, Detector, Family, Kind, Method, Order};
 use collcheck::fleet::protocol::Request;
 use collcheck::fleet::team::{Ended, Team, Watch, Workers};
 use collcheck::report::results::{Results, read_results};
-use collcheck::run::result::{CaseResult, Outcome};
+use collcheck::run::result::{CaseResult, FailKind, Outcome};
 
 /// Marks processes of one run, workers included, by a variable that they inherit.
 const MARK: &str = "FAULT_TEST_RUN";
@@ -97,6 +97,26 @@ fn the_seed_moves_the_culprit_but_never_to_the_root() {
             assert_eq!(case.fault.as_ref().unwrap().culprits, [rank], "{}", case.name);
         }
     }
+}
+
+/// In the lab a fault is a failure like any other, with the whole diagnosis.
+#[test]
+fn in_the_lab_a_fault_fails_as_what_it_is() {
+    let (code, results) = run("threads", 4, &["--lab", "fault-size", "fault-op", "fault-flip"]);
+    assert_eq!((code, names(&results, Outcome::Fail).len(), results.cases.len()), (Some(101), 3, 3));
+    let message = |name: &str| {
+        let case = results.cases.iter().find(|case| fault(case).to_string() == name).unwrap();
+        (case.kind, case.message.as_str())
+    };
+    let (kind, size) = message("size");
+    assert!(
+        kind == Some(FailKind::Hang) && size.contains("A.size") && size.contains("\ncall 6 side by side:"),
+        "{size}"
+    );
+    let (kind, op) = message("op");
+    assert!(kind == Some(FailKind::Data) && op.contains("\ncalls differ: B.order"), "{op}");
+    let (kind, flip) = message("flip");
+    assert!(kind == Some(FailKind::Data) && !flip.contains("calls differ"), "{flip}");
 }
 
 /// A run without one detector fails for the faults that only it notices, and for no others.

@@ -395,7 +395,7 @@ fn at(state: &Stand, comm: u64, sequence: u64) -> String {
     if !found.is_empty() {
         return found.join("; ");
     }
-    let passed = own().last().is_some_and(|last| last.seq > sequence);
+    let passed = own().next_back().is_some_and(|last| last.seq > sequence);
     if passed { "record overwritten".to_owned() } else { "never called".to_owned() }
 }
 

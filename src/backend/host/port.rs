@@ -101,11 +101,11 @@ mod tests {
         let (first, dropped, last) = (port.book(), port.book(), port.book());
         let (tell, told) = channel();
         let tell_too = tell.clone();
-        let late = std::thread::spawn(move || last.take(|_| Ok(tell.send("last").unwrap())));
+        let late = std::thread::spawn(move || last.take(|_| Ok(tell.send("last"))));
         std::thread::sleep(Duration::from_millis(20));
         drop(dropped);
-        first.take(|_| Ok(tell_too.send("first").unwrap())).unwrap();
-        late.join().unwrap().unwrap();
+        first.take(|_| Ok(tell_too.send("first"))).unwrap().unwrap();
+        late.join().unwrap().unwrap().unwrap();
         assert_eq!(told.iter().take(2).collect::<Vec<_>>(), ["first", "last"]);
     }
 

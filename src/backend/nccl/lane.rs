@@ -207,7 +207,8 @@ impl Lane {
     pub fn peek(&self, track: Track, which: backend::Buffer, at: i64, into: &mut [u8]) -> Result<(), RankError> {
         let address = self.window("peek", which, at, into.len())?;
         // SAFETY: the window lies in the buffer's memory.
-        Ok(unsafe { self.stream(track).read(into, address)? })
+        unsafe { self.stream(track).read(into, address) }?;
+        Ok(())
     }
 
     /// Queues writing bytes of a buffer or its guard zones.
@@ -216,7 +217,8 @@ impl Lane {
         let Lane { stream, beside, outbox, .. } = self;
         let stream = if track.aside { beside.as_ref().unwrap_or(stream) } else { stream };
         // SAFETY: the window lies in the buffer's memory, which moves only after both streams were waited for.
-        Ok(unsafe { outbox.send(bytes, address, stream)? })
+        unsafe { outbox.send(bytes, address, stream) }?;
+        Ok(())
     }
 
     fn window(&self, call: &str, which: backend::Buffer, at: i64, len: usize) -> Result<u64, RankError> {

@@ -5,9 +5,9 @@ use super::{Other, either, only};
 use crate::case::{Case, DType, Op, Primitive};
 use crate::trace::Class;
 
-pub struct Kind;
+pub struct Type;
 
-impl Fault for Kind {
+impl Fault for Type {
     fn name(&self) -> &'static str {
         "type"
     }

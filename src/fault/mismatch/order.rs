@@ -7,9 +7,9 @@ use crate::backend::{Call, RankError};
 use crate::case::{Case, DType, Op, Primitive};
 use crate::trace::Class;
 
-pub struct Order;
+pub struct OutOfOrder;
 
-impl Fault for Order {
+impl Fault for OutOfOrder {
     fn name(&self) -> &'static str {
         "order"
     }

@@ -1,7 +1,7 @@
 //! Faults that slow things down: the curve with the fault against the curve without.
 //!
-//! A curve is three sizes: the smallest, one in the middle, a large one. Launches with the fault and without alternate, and the
-//! best of all of one kind is compared: whatever else a machine does makes some launches slow, and seldom all.
+//! A curve is three sizes: the smallest, one in the middle, a large one. Requests with the fault and without alternate, and the
+//! best launches of each are compared: whatever else a machine does makes some launches slow, and seldom all.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,6 +16,9 @@ use crate::run::result::{CaseResult, Outcome};
 /// a machine that is busy, the best times come late.
 const ROUNDS: usize = 2;
 const MOST_ROUNDS: usize = 10;
+
+/// The part of the requests without the fault that must be quick, to tell that those with it are slow.
+const ENOUGH: f64 = 0.34;
 
 /// The part of all calls that a rank must be late in to be the one who is late.
 const MOSTLY: f64 = 0.6;
@@ -60,20 +63,37 @@ fn delays(end: End, sizes: Three<u64>, us: Three<f64>, whims: &Whims) -> Option<
     })
 }
 
-/// Which sizes are slower with the fault than without.
-fn slower(with: Three<f64>, without: Three<f64>, whims: &Whims) -> Three<bool> {
-    let bounds = without.map(|us| SLOWER * us + whims.forgiven);
-    [with[0] > bounds[0], with[1] > bounds[1], with[2] > bounds[2]]
+/// Of each size the best times of several requests.
+#[derive(Debug, Clone, Default)]
+struct Times(Three<Vec<f64>>);
+
+impl Times {
+    fn add(&mut self, us: Three<f64>) {
+        self.0.iter_mut().zip(us).for_each(|(all, us)| all.push(us));
+    }
+
+    fn best(&self) -> Three<f64> {
+        self.0.each_ref().map(|all| all.iter().copied().fold(f64::INFINITY, f64::min))
+    }
+}
+
+/// Which sizes are slower with the fault than without: all requests with it beyond the bound, and enough of those without it
+/// within. On a busy machine a quick one without the fault may be chance, and so may be that there is none with it.
+fn slower(with: &Times, without: &Times, whims: &Whims) -> Three<bool> {
+    let one = |at: usize, best: f64| {
+        let (Some(with), Some(without)) = (with.0.get(at), without.0.get(at)) else { return false };
+        let bound = SLOWER * best + whims.forgiven;
+        let within = without.iter().filter(|us| **us <= bound).count();
+        with.iter().all(|us| *us > bound) && within as f64 >= ENOUGH * without.len() as f64
+    };
+    let [small, middle, large] = without.best();
+    [one(0, small), one(1, middle), one(2, large)]
 }
 
 /// The best of the timed launches, out of place.
 fn best_us(result: &CaseResult) -> f64 {
     let time = result.placements.first().and_then(|placement| placement.time_us);
     time.map_or(f64::INFINITY, |time| time.min)
-}
-
-fn best(all: &mut Three<f64>, more: Three<f64>) {
-    all.iter_mut().zip(more).for_each(|(us, more)| *us = us.min(more));
 }
 
 /// The sizes of a curve that ends at this one.
@@ -83,59 +103,63 @@ fn sizes(case: &Case, large: u64) -> Three<Case> {
 }
 
 impl Trial<'_, '_> {
+    /// Finds a large size that is far enough from the small one, and compares the curves up to it.
     pub(super) fn curve(&mut self) -> Result<Seen, Over> {
-        let whims = if self.session.environment.backend == "host" { HOST } else { NCCL };
         let Called::Curve(end) = self.kind.fault().expects().called else {
             return Err(self.over(Outcome::Fail, format!("fault-{} is not told by a curve", self.kind)));
         };
-        let (cases, mut without) = self.start(end, &whims)?;
+        let mut large = self.sound.size.0;
+        for _ in 0..=GROWTHS {
+            if let Some(seen) = self.compared(end, large)? {
+                return Ok(seen);
+            }
+            large = large.saturating_mul(4);
+        }
+        Err(self.over(Outcome::Skip, "the ends of the curve are too near each other to be told apart".to_owned()))
+    }
+
+    /// The curves up to this size, with the fault and without; `None` where its ends are too near each other.
+    fn compared(&mut self, end: End, large: u64) -> Result<Option<Seen>, Over> {
+        let whims = if self.session.environment.backend == "host" { HOST } else { NCCL };
+        let cases = sizes(&self.sound, large);
+        if let Some(why) = self.session.too_large(&cases[2]) {
+            return Err(self.over(Outcome::Skip, why));
+        }
         let sizes = [&cases[0], &cases[1], &cases[2]].map(|case| case.size.0);
+        let mut without = Times::default();
+        for _ in 0..ROUNDS {
+            without.add(self.times(&cases, "before the fault")?);
+        }
         let start = Instant::now();
-        let (mut with, mut armed, mut calls) = ([f64::INFINITY; 3], 0, Calls::default());
+        let (mut with, mut armed, mut calls) = (Times::default(), 0, Calls::default());
         for round in 1..=MOST_ROUNDS {
-            let Some(delays) = delays(end, sizes, without, &whims) else { break };
-            for ((case, delay), us) in cases.iter().zip(delays).zip(&mut with) {
+            let Some(delays) = delays(end, sizes, without.best(), &whims) else { return Ok(None) };
+            let mut slow = [0.0; 3];
+            for ((case, delay), us) in cases.iter().zip(delays).zip(&mut slow) {
                 let order = Order { delay_us: delay as u32, ..self.order() };
                 let request = self.request(case, Some(order));
-                *us = us.min(best_us(&self.passes(&request, "that is slow")?));
+                *us = best_us(&self.passes(&request, "that is slow")?);
                 let witnesses = self.session.witnesses();
                 armed += self.times_armed(&witnesses, &request).0;
                 calls.add(&last_to_call(&witnesses, request.epoch), delay);
             }
-            best(&mut without, self.times(&cases, "after the fault")?);
-            if round >= ROUNDS && End::of(slower(with, without, &whims)) == Some(end) {
+            with.add(slow);
+            without.add(self.times(&cases, "after the fault")?);
+            if round >= ROUNDS && End::of(slower(&with, &without, &whims)) == Some(end) {
                 break;
             }
         }
         let seconds = start.elapsed().as_secs_f64();
-        let sighting = End::of(slower(with, without, &whims)).map(|end| {
+        let sighting = End::of(slower(&with, &without, &whims)).map(|end| {
             let figures: Vec<String> = cases
                 .iter()
-                .zip(without.iter().zip(with))
+                .zip(without.best().into_iter().zip(with.best()))
                 .map(|(case, (without, with))| format!("{} {without:.0} -> {with:.0} us", case.size))
                 .collect();
             let culprits = calls.mostly_late().into_iter().collect();
             Sighting { by: Detector::Performance, name: Name::Curve(end), culprits, says: figures.join(", ") }
         });
-        Ok(Seen { armed, sightings: sighting.into_iter().collect(), verdict: None, seconds })
-    }
-
-    /// Finds sizes that lie far enough apart, and what they take without the fault.
-    fn start(&mut self, end: End, whims: &Whims) -> Result<(Three<Case>, Three<f64>), Over> {
-        let mut large = self.sound.size.0;
-        for _ in 0..=GROWTHS {
-            let cases = sizes(&self.sound, large);
-            if let Some(why) = self.session.too_large(&cases[2]) {
-                return Err(self.over(Outcome::Skip, why));
-            }
-            let mut us = self.times(&cases, "before the fault")?;
-            best(&mut us, self.times(&cases, "before the fault")?);
-            if delays(end, [8, 8, large], us, whims).is_some() {
-                return Ok((cases, us));
-            }
-            large = large.saturating_mul(4);
-        }
-        Err(self.over(Outcome::Skip, "the ends of the curve are too near each other to be told apart".to_owned()))
+        Ok(Some(Seen { armed, sightings: sighting.into_iter().collect(), verdict: None, seconds }))
     }
 
     fn times(&mut self, cases: &Three<Case>, when: &str) -> Result<Three<f64>, Over> {
@@ -177,12 +201,18 @@ mod tests {
     const SIZES: Three<u64> = [8, 5792, 4 << 20];
     const US: Three<f64> = [20.0, 100.0, 5000.0];
 
+    fn of(requests: &[Three<f64>]) -> Times {
+        let mut times = Times::default();
+        requests.iter().for_each(|us| times.add(*us));
+        times
+    }
+
     #[test]
     fn each_fault_moves_its_own_end_of_the_curve_and_no_other() {
         for end in [End::Small, End::Middle, End::Large, End::All] {
             let delays = delays(end, SIZES, US, &HOST).unwrap();
             let with = [0, 1, 2].map(|at: usize| US[at] + delays[at]);
-            assert_eq!(End::of(slower(with, US, &HOST)), Some(end), "{with:?}");
+            assert_eq!(End::of(slower(&of(&[with]), &of(&[US]), &HOST)), Some(end), "{with:?}");
         }
     }
 
@@ -193,9 +223,21 @@ mod tests {
 
     #[test]
     fn twice_as_long_is_slower_and_a_whim_is_not() {
-        assert_eq!(slower([230.0, 0.0, 0.0], US, &HOST), [false; 3]);
-        assert_eq!(slower([250.0, 0.0, 0.0], US, &HOST), [true, false, false]);
-        assert_eq!(slower([0.0, 0.0, 10_100.0], US, &HOST), [false; 3]);
+        let slower = |with| slower(&of(&[with]), &of(&[US]), &HOST);
+        assert_eq!(slower([230.0, 0.0, 0.0]), [false; 3]);
+        assert_eq!(slower([250.0, 0.0, 0.0]), [true, false, false]);
+        assert_eq!(slower([0.0, 0.0, 10_100.0]), [false; 3]);
+    }
+
+    #[test]
+    fn one_quick_request_among_many_tells_nothing_of_the_slow_ones() {
+        let large = |us| [0.0, 0.0, us];
+        let busy = of(&[4_000.0, 13_000.0, 15_000.0, 14_000.0].map(large));
+        assert_eq!(slower(&of(&[large(14_000.0); 4]), &busy, &HOST), [false; 3]);
+        let calm = of(&[4_000.0, 5_000.0, 15_000.0, 14_000.0].map(large));
+        assert_eq!(slower(&of(&[large(14_000.0); 4]), &calm, &HOST), [false, false, true]);
+        // one quick one with the fault speaks against it
+        assert_eq!(slower(&of(&[large(14_000.0), large(6_000.0)]), &calm, &HOST), [false; 3]);
     }
 
     #[test]
