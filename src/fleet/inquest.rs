@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::log::{Batch, Doing, Log};
+use super::queue::{Queue, run_down};
 use super::recorder::TWIN;
 use crate::trace::call::{Call, Operation, State};
 use crate::trace::ring::snapshot;
@@ -98,6 +99,8 @@ impl Stand {
 pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, began_ns: u64, now_ns: u64) -> Findings {
     let mut states: Vec<Stand> = witnesses.into_iter().map(|witness| state(witness, case)).collect();
     unroll(&mut states);
+    let queues = states.iter_mut().filter_map(|state| Some(Queue { rank: state.rank, calls: state.calls.as_mut()? }));
+    run_down(&mut queues.collect::<Vec<_>>());
     let mut unowned = Vec::new();
     for Said { rank, text } in said.into_iter().rev() {
         match states.iter_mut().find(|state| Some(state.rank) == rank) {
