@@ -13,7 +13,7 @@ use crate::case::Case;
 use crate::fault::{Family, ITERS, Kind, Method, Order, Sighting, WARMUP, judge};
 use crate::fleet::inquest::{Cause, Witness};
 use crate::fleet::log::now_ns;
-use crate::fleet::protocol::Request;
+use crate::fleet::protocol::{Report, Request};
 use crate::run::assemble::frame;
 use crate::run::plan::LayoutChoice;
 use crate::run::result::{CaseResult, Deed, FailKind, FaultRecord, Outcome};
@@ -153,21 +153,25 @@ impl Trial<'_, '_> {
     }
 
     /// The same work without the fault must pass.
-    fn control(&mut self, when: &str) -> Result<CaseResult, Over> {
+    fn control(&mut self, when: &str) -> Result<(), Over> {
         let ordered = self.kind.fault().method() == Method::Ordered;
         let order = ordered.then(|| Order { ordered: true, ..self.order() });
         let sound = self.sound.clone();
         let request = self.request(&sound, order);
-        self.passes(&request, when)
+        self.passes(&request, when).map(drop)
     }
 
-    fn passes(&mut self, request: &Request, when: &str) -> Result<CaseResult, Over> {
-        let result = match self.session.ask(request, None) {
-            Ok(ended) => self.session.conclude(request, &ended),
-            Err(result) => *result,
+    /// What ranks report of a request that must pass.
+    fn passes(&mut self, request: &Request, when: &str) -> Result<Vec<Report>, Over> {
+        let (result, ended) = match self.session.ask(request, None) {
+            Ok(ended) => (self.session.conclude(request, &ended), Some(ended)),
+            Err(result) => (*result, None),
         };
         match result.outcome {
-            Outcome::Pass => Ok(result),
+            Outcome::Pass => Ok(match ended {
+                Some(CaseEnded::Reported(reports)) => reports,
+                _ => Vec::new(),
+            }),
             Outcome::Skip => Err(self.over(Outcome::Skip, result.message)),
             Outcome::Fail => {
                 Err(self.over(Outcome::Fail, format!("the control {when} failed without a fault: {}", result.message)))

@@ -1,7 +1,7 @@
 //! Faults that slow things down: the curve with the fault against the curve without.
 //!
-//! A curve is three sizes: the smallest, one in the middle, a large one. Requests with the fault and without alternate, and the
-//! best launches of each are compared: whatever else a machine does makes some launches slow, and seldom all.
+//! A curve is three sizes: the smallest, one in the middle, a large one. Requests with the fault and without alternate, and
+//! all launches of each are compared: whatever else a machine does makes some of them slow, and seldom all.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,15 +10,19 @@ use super::{Over, Seen, Trial};
 use crate::case::{Bytes, Case};
 use crate::fault::{Called, Detector, End, Name, Order, Sighting};
 use crate::fleet::inquest::last_to_call;
-use crate::run::result::{CaseResult, Outcome};
+use crate::fleet::protocol::{Report, Request};
+use crate::run::result::Outcome;
 
 /// How often launches with the fault and without alternate at least, and at most where they do not tell what was to be told: on
 /// a machine that is busy, the best times come late.
 const ROUNDS: usize = 2;
-const MOST_ROUNDS: usize = 10;
+const MOST_ROUNDS: usize = 16;
 
-/// The part of the requests without the fault that must be quick, to tell that those with it are slow.
-const ENOUGH: f64 = 0.34;
+/// Timed launches of a request.
+const LAUNCHES: u32 = 10;
+
+/// How likely it may be at most that launches that are all slow are so by chance.
+const BY_CHANCE: f64 = 0.005;
 
 /// The part of all calls that a rank must be late in to be the one who is late.
 const MOSTLY: f64 = 0.6;
@@ -63,37 +67,40 @@ fn delays(end: End, sizes: Three<u64>, us: Three<f64>, whims: &Whims) -> Option<
     })
 }
 
-/// Of each size the best times of several requests.
+/// Times of launches of each size.
 #[derive(Debug, Clone, Default)]
 struct Times(Three<Vec<f64>>);
 
 impl Times {
-    fn add(&mut self, us: Three<f64>) {
-        self.0.iter_mut().zip(us).for_each(|(all, us)| all.push(us));
-    }
-
     fn best(&self) -> Three<f64> {
         self.0.each_ref().map(|all| all.iter().copied().fold(f64::INFINITY, f64::min))
     }
 }
 
-/// Which sizes are slower with the fault than without: all requests with it beyond the bound, and enough of those without it
-/// within. On a busy machine a quick one without the fault may be chance, and so may be that there is none with it.
+/// Which sizes are slower with the fault than without.
 fn slower(with: &Times, without: &Times, whims: &Whims) -> Three<bool> {
-    let one = |at: usize, best: f64| {
-        let (Some(with), Some(without)) = (with.0.get(at), without.0.get(at)) else { return false };
-        let bound = SLOWER * best + whims.forgiven;
-        let within = without.iter().filter(|us| **us <= bound).count();
-        with.iter().all(|us| *us > bound) && within as f64 >= ENOUGH * without.len() as f64
-    };
-    let [small, middle, large] = without.best();
-    [one(0, small), one(1, middle), one(2, large)]
+    let [a, b, c] = &with.0;
+    let [d, e, f] = &without.0;
+    [(a, d), (b, e), (c, f)].map(|(with, without)| is_slower(with, without, whims))
 }
 
-/// The best of the timed launches, out of place.
-fn best_us(result: &CaseResult) -> f64 {
-    let time = result.placements.first().and_then(|placement| placement.time_us);
-    time.map_or(f64::INFINITY, |time| time.min)
+/// Whether all launches with the fault are beyond a bound that so many of those without keep, that it can hardly be chance. On
+/// a machine that is busy, few of either do.
+fn is_slower(with: &[f64], without: &[f64], whims: &Whims) -> bool {
+    let best = without.iter().copied().fold(f64::INFINITY, f64::min);
+    let bound = SLOWER * best + whims.forgiven;
+    let within = without.iter().filter(|us| **us <= bound).count() as f64 / without.len().max(1) as f64;
+    with.iter().all(|us| *us > bound) && (1.0 - within).powf(with.len() as f64) <= BY_CHANCE
+}
+
+/// Times of the timed launches out of place: each has ended when its last rank has.
+fn launches(reports: &[Report]) -> Vec<f64> {
+    let of = |report: &Report| report.placements.first().map_or(Vec::new(), |m| m.iteration_us.clone());
+    let ranks: Vec<Vec<f32>> = reports.iter().map(of).collect();
+    let least = ranks.iter().map(Vec::len).min().unwrap_or(0);
+    let slowest =
+        |k: usize| ranks.iter().filter_map(|us| us.get(k)).fold(0.0, |most: f64, us| most.max(f64::from(*us)));
+    (0..least).map(slowest).collect()
 }
 
 /// The sizes of a curve that ends at this one.
@@ -128,23 +135,21 @@ impl Trial<'_, '_> {
         let sizes = [&cases[0], &cases[1], &cases[2]].map(|case| case.size.0);
         let mut without = Times::default();
         for _ in 0..ROUNDS {
-            without.add(self.times(&cases, "before the fault")?);
+            self.time(&cases, "before the fault", &mut without)?;
         }
         let start = Instant::now();
         let (mut with, mut armed, mut calls) = (Times::default(), 0, Calls::default());
         for round in 1..=MOST_ROUNDS {
             let Some(delays) = delays(end, sizes, without.best(), &whims) else { return Ok(None) };
-            let mut slow = [0.0; 3];
-            for ((case, delay), us) in cases.iter().zip(delays).zip(&mut slow) {
+            for ((case, delay), us) in cases.iter().zip(delays).zip(&mut with.0) {
                 let order = Order { delay_us: delay as u32, ..self.order() };
-                let request = self.request(case, Some(order));
-                *us = best_us(&self.passes(&request, "that is slow")?);
+                let request = self.timed(case, Some(order));
+                us.extend(launches(&self.passes(&request, "that is slow")?));
                 let witnesses = self.session.witnesses();
                 armed += self.times_armed(&witnesses, &request).0;
                 calls.add(&last_to_call(&witnesses, request.epoch), delay);
             }
-            with.add(slow);
-            without.add(self.times(&cases, "after the fault")?);
+            self.time(&cases, "after the fault", &mut without)?;
             if round >= ROUNDS && End::of(slower(&with, &without, &whims)) == Some(end) {
                 break;
             }
@@ -162,13 +167,16 @@ impl Trial<'_, '_> {
         Ok(Some(Seen { armed, sightings: sighting.into_iter().collect(), verdict: None, seconds }))
     }
 
-    fn times(&mut self, cases: &Three<Case>, when: &str) -> Result<Three<f64>, Over> {
-        let mut all = [0.0; 3];
-        for (case, us) in cases.iter().zip(&mut all) {
-            let request = self.request(case, None);
-            *us = best_us(&self.passes(&request, when)?);
+    fn timed(&mut self, case: &Case, order: Option<Order>) -> Request {
+        Request { iters: LAUNCHES, ..self.request(case, order) }
+    }
+
+    fn time(&mut self, cases: &Three<Case>, when: &str, times: &mut Times) -> Result<(), Over> {
+        for (case, us) in cases.iter().zip(&mut times.0) {
+            let request = self.timed(case, None);
+            us.extend(launches(&self.passes(&request, when)?));
         }
-        Ok(all)
+        Ok(())
     }
 }
 
@@ -201,10 +209,9 @@ mod tests {
     const SIZES: Three<u64> = [8, 5792, 4 << 20];
     const US: Three<f64> = [20.0, 100.0, 5000.0];
 
-    fn of(requests: &[Three<f64>]) -> Times {
-        let mut times = Times::default();
-        requests.iter().for_each(|us| times.add(*us));
-        times
+    /// Several launches, all alike.
+    fn of(us: Three<f64>) -> Times {
+        Times(us.map(|us| vec![us; 10]))
     }
 
     #[test]
@@ -212,7 +219,7 @@ mod tests {
         for end in [End::Small, End::Middle, End::Large, End::All] {
             let delays = delays(end, SIZES, US, &HOST).unwrap();
             let with = [0, 1, 2].map(|at: usize| US[at] + delays[at]);
-            assert_eq!(End::of(slower(&of(&[with]), &of(&[US]), &HOST)), Some(end), "{with:?}");
+            assert_eq!(End::of(slower(&of(with), &of(US), &HOST)), Some(end), "{with:?}");
         }
     }
 
@@ -223,21 +230,23 @@ mod tests {
 
     #[test]
     fn twice_as_long_is_slower_and_a_whim_is_not() {
-        let slower = |with| slower(&of(&[with]), &of(&[US]), &HOST);
+        let slower = |with| slower(&of(with), &of(US), &HOST);
         assert_eq!(slower([230.0, 0.0, 0.0]), [false; 3]);
         assert_eq!(slower([250.0, 0.0, 0.0]), [true, false, false]);
         assert_eq!(slower([0.0, 0.0, 10_100.0]), [false; 3]);
     }
 
     #[test]
-    fn one_quick_request_among_many_tells_nothing_of_the_slow_ones() {
-        let large = |us| [0.0, 0.0, us];
-        let busy = of(&[4_000.0, 13_000.0, 15_000.0, 14_000.0].map(large));
-        assert_eq!(slower(&of(&[large(14_000.0); 4]), &busy, &HOST), [false; 3]);
-        let calm = of(&[4_000.0, 5_000.0, 15_000.0, 14_000.0].map(large));
-        assert_eq!(slower(&of(&[large(14_000.0); 4]), &calm, &HOST), [false, false, true]);
-        // one quick one with the fault speaks against it
-        assert_eq!(slower(&of(&[large(14_000.0), large(6_000.0)]), &calm, &HOST), [false; 3]);
+    fn one_quick_launch_among_many_tells_nothing_of_the_slow_ones() {
+        let slow = [14_000.0; 40];
+        let quick = |launches: usize| -> Vec<f64> {
+            (0..50).map(|k| if k < launches { 4_000.0 + k as f64 } else { 13_000.0 }).collect()
+        };
+        assert!(!is_slower(&slow, &quick(1), &HOST));
+        assert!(is_slower(&slow, &quick(10), &HOST));
+        // one quick launch with the fault speaks against it
+        assert!(!is_slower(&[&slow[..], &[6_000.0]].concat(), &quick(10), &HOST));
+        assert!(!is_slower(&slow, &[], &HOST));
     }
 
     #[test]
