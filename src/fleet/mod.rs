@@ -23,7 +23,6 @@ pub mod deadline;
 mod drill;
 mod found;
 pub mod inquest;
-mod log;
 pub mod launcher;
 pub(crate) mod log;
 pub mod occasion;
