@@ -232,6 +232,63 @@ fn pods_start_the_ranks_of_their_nodes() {
     one_run(&[0, 1].map(|node| indexed(node, port)), 3, &["--nodes", "2", "--ranks", "3"]);
 }
 
+/// The address by which this host is known on its network, if there is one.
+fn own_address() -> String {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    // sends nothing
+    match socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()) {
+        Ok(address) => address.ip().to_string(),
+        Err(_) => "127.0.0.1".to_owned(),
+    }
+}
+
+/// Runs a small case in two containers' worth of processes, which do not see each other's memory; `None` where this user
+/// may not make any.
+fn apart(args: &[&str]) -> Option<(Vec<Output>, Job)> {
+    let container = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    if !Command::new("unshare").args(container).arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("not run: no process namespace can be made here");
+        return None;
+    }
+    let (port, mut job) = (free_port(), Job::new());
+    for rank in [0, 1] {
+        let mut variables = torchrun(rank, 2, port);
+        variables.push(("MASTER_ADDR", own_address()));
+        let mut command = Command::new("unshare");
+        command.args(container).arg(env!("CARGO_BIN_EXE_collcheck")).env_clear().envs(variables);
+        command.args(["run", "--backend", "host", "--json"]).arg(job.json(rank as usize)).args(small()).args(args);
+        job.children.push(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    }
+    let outputs = job.wait();
+    Some((outputs, job))
+}
+
+#[test]
+fn ranks_of_several_containers_need_connections_and_say_so() {
+    let Some((outputs, _)) = apart(&[]) else { return };
+    assert!(stderr(&outputs[0]).contains("--host-transport tcp"), "{}", stderr(&outputs[0]));
+    assert_eq!(outputs.map_codes(), [Some(3), Some(3)]);
+    let Some((outputs, job)) = apart(&["--host-transport", "tcp"]) else { return };
+    assert_eq!(outputs.map_codes(), [Some(0), Some(0)], "{}", stderr(&outputs[0]));
+    let results = job.results(0);
+    assert_eq!((results.summary.passed, results.environment.link.as_str()), (SMALL.len() as u64, "tcp"));
+}
+
+#[test]
+fn permuted_devices_are_skipped_as_launchers_deal_them_out() {
+    let (name, mut job) = (job(), Job::new());
+    for rank in [0, 1] {
+        job.start(&open_mpi(rank, 2, &name), &["--exact", SMALL[0], "all_reduce::sum::float::1KiB::permuted"]);
+    }
+    assert_eq!(job.wait().map_codes(), [Some(0), Some(0)]);
+    let outcomes: Vec<_> = job.results(0).cases.iter().map(|case| (case.outcome, case.message.clone())).collect();
+    assert!(outcomes.iter().any(|(outcome, _)| *outcome == Outcome::Pass), "{outcomes:?}");
+    assert!(
+        outcomes.iter().any(|(outcome, why)| *outcome == Outcome::Skip && why.contains("under a launcher")),
+        "{outcomes:?}"
+    );
+}
+
 #[test]
 fn all_processes_end_with_the_code_of_the_run() {
     let (name, mut job) = (job(), Job::new());

@@ -12,6 +12,7 @@ use super::args::{LaunchArgs, TargetArgs};
 use super::execute;
 use super::exit::Exit;
 use super::interrupt;
+use crate::backend::host::Transport;
 use crate::backend::{Backend, Unavailable, nccl};
 use crate::fleet::launcher::{self, Options, Place, Placement, Surroundings};
 use crate::fleet::processes::agent::{self, Adrift, Greeted};
@@ -98,7 +99,8 @@ fn assemble(
     let local = Target { ranks: Some(if visible >= near { near } else { 1 }), ..target.clone() };
     let mut here = execute::backend(&local)?;
     let gpus = here.environment().backend == "nccl";
-    let wanted = Wanted { ranks: target.ranks, gpus, per_gpu: target.ranks_per_gpu };
+    let memory = !gpus && target.host_transport.unwrap_or_default() == Transport::Shm;
+    let wanted = Wanted { ranks: target.ranks, gpus, memory, per_gpu: target.ranks_per_gpu };
     let seats = card::seat(&cards, &wanted).map_err(Unavailable)?;
     if !gpus {
         let all = Target { ranks: Some(seats.len() as u32), backend: BackendChoice::Host, ..target.clone() };

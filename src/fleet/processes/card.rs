@@ -71,8 +71,10 @@ pub struct Seat {
 pub struct Wanted {
     /// Ranks, where the command line says how many.
     pub ranks: Option<u32>,
-    /// Each needs a GPU; else all need the same memory.
+    /// Each needs a GPU.
     pub gpus: bool,
+    /// All need the same memory.
+    pub memory: bool,
     /// Ranks that share one GPU.
     pub per_gpu: u32,
 }
@@ -103,7 +105,8 @@ pub fn seat(cards: &[Card], wanted: &Wanted) -> Result<Vec<Seat>, String> {
     }
     if wanted.gpus {
         nobody_shares(cards, &seats, per_gpu)?
-    } else {
+    }
+    if wanted.memory {
         all_together(cards)?
     }
     Ok(seats)
@@ -152,14 +155,19 @@ fn nobody_shares(cards: &[Card], seats: &[Seat], per_gpu: u32) -> Result<(), Str
     }
 }
 
-/// Ranks of the host backend share memory.
+/// Whether not all of them see each other's memory.
+pub fn apart(cards: &[Card]) -> bool {
+    cards.first().is_some_and(|first| cards.iter().any(|card| card.memory != first.memory))
+}
+
+/// Ranks of the host backend share memory, unless they have connections.
 fn all_together(cards: &[Card]) -> Result<(), String> {
+    if !apart(cards) {
+        return Ok(());
+    }
     let mut places: BTreeMap<&str, (&str, Vec<u32>)> = BTreeMap::new();
     for card in cards {
         places.entry(&card.memory).or_insert((&card.host, Vec::new())).1.push(card.index);
-    }
-    if places.len() < 2 {
-        return Ok(());
     }
     let unit = cards.first().map_or(Unit::Rank, |card| card.unit);
     let list = places.values().map(|(host, who)| match unit {
@@ -169,7 +177,7 @@ fn all_together(cards: &[Card]) -> Result<(), String> {
     let list: Vec<String> = list.collect();
     Err(format!(
         "ranks of the host backend share memory, and these are on several hosts or in several containers: {}: \
-         run them on one, or with --backend nccl",
+         run them on one, with --host-transport tcp, or with --backend nccl",
         list.join(", ")
     ))
 }
@@ -178,8 +186,8 @@ fn all_together(cards: &[Card]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    const GPUS: Wanted = Wanted { ranks: None, gpus: true, per_gpu: 1 };
-    const HOST: Wanted = Wanted { gpus: false, ..GPUS };
+    const GPUS: Wanted = Wanted { ranks: None, gpus: true, memory: false, per_gpu: 1 };
+    const HOST: Wanted = Wanted { gpus: false, memory: true, ..GPUS };
 
     fn card(unit: Unit, index: u32, of: u32, host: &str, gpus: usize) -> Card {
         let name = host.to_owned();
@@ -238,9 +246,10 @@ mod tests {
     }
 
     #[test]
-    fn the_host_backend_stays_on_one_host() {
+    fn the_host_backend_stays_on_one_host_unless_it_has_connections() {
         let cards = [card(Unit::Rank, 0, 2, "a", 0), card(Unit::Rank, 1, 2, "b", 0)];
         let why = seat(&cards, &HOST).unwrap_err();
-        assert!(why.contains("a (rank 0), b (rank 1)") && why.contains("--backend nccl"), "{why}");
+        assert!(why.contains("a (rank 0), b (rank 1)") && why.contains("--host-transport tcp"), "{why}");
+        assert_eq!(seat(&cards, &Wanted { memory: false, ..HOST }).map(|seats| seats.len()), Ok(2));
     }
 }

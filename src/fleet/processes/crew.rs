@@ -1,6 +1,6 @@
 //! The coordinator's side: worker processes of one communicator, watched wherever they run.
 
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -93,8 +93,9 @@ impl Crew {
                     }
                 }
                 Ok((index, Heard::Said(Up::Listening(address)))) => {
+                    let seen = self.members.get(index).and_then(|stream| Some(stream.peer_addr().ok()?.ip()));
                     if let Some(own) = addresses.get_mut(index) {
-                        *own = Some(address);
+                        *own = Some(reachable(address, seen, self.staff.outside()));
                     }
                     if let Some(all) = addresses.iter().copied().collect() {
                         self.tell(&Down::Book(Book::new(all)));
@@ -242,6 +243,16 @@ fn note(said: &mut [Vec<String>], index: usize, what: &str) {
     }
 }
 
+/// Where other ranks reach one that listens at `address`. If that is any address of its host, it is the one by which the
+/// coordinator sees it; and where that is the loopback device, both are on the host that others know as `outside`.
+fn reachable(address: SocketAddr, seen: Option<IpAddr>, outside: Option<IpAddr>) -> SocketAddr {
+    if !address.ip().is_unspecified() {
+        return address;
+    }
+    let seen = seen.map(|ip| ip.to_canonical()).filter(|ip| !ip.is_loopback());
+    SocketAddr::new(seen.or(outside).unwrap_or(Ipv4Addr::LOCALHOST.into()), address.port())
+}
+
 /// Waits for the workers to report for duty.
 fn gather(
     staff: &mut dyn Staff,
@@ -309,5 +320,25 @@ impl Round {
 
     fn unwell_for(&self) -> Option<Duration> {
         self.unwell_since.map(|since| since.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_listens_on_all_its_addresses_is_known_by_one_that_others_reach() {
+        let ip = |text: &str| text.parse::<IpAddr>().ok();
+        for (listens, seen, outside, known) in [
+            ("127.0.0.1:7", "127.0.0.1", "10.0.0.1", "127.0.0.1:7"),
+            ("0.0.0.0:7", "10.0.0.2", "10.0.0.1", "10.0.0.2:7"),
+            ("0.0.0.0:7", "::ffff:10.0.0.2", "10.0.0.1", "10.0.0.2:7"),
+            ("0.0.0.0:7", "127.0.0.1", "10.0.0.1", "10.0.0.1:7"),
+            ("0.0.0.0:7", "127.0.0.1", "", "127.0.0.1:7"),
+        ] {
+            let found = reachable(listens.parse().unwrap(), ip(seen), ip(outside));
+            assert_eq!(found.to_string(), known, "{listens} {seen} {outside}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! A backend whose ranks are started by agents.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::Post;
-use super::card::{Card, Seat};
+use super::card::{self, Card, Seat};
 use crate::backend::{Backend, Environment, Making, Opening, Recipe, Station, Unavailable};
 use crate::case::Case;
 
@@ -11,6 +12,8 @@ use crate::case::Case;
 pub struct Launched {
     here: Arc<dyn Backend>,
     post: Arc<Post>,
+    /// Ranks do not see each other's memory.
+    apart: bool,
     environment: Environment,
 }
 
@@ -35,7 +38,7 @@ impl Launched {
             devices: (0..).zip(seats).map(device).collect(),
             ..own.clone()
         };
-        Launched { here, post, environment }
+        Launched { here, post, apart: card::apart(cards), environment }
     }
 }
 
@@ -57,7 +60,11 @@ impl Backend for Launched {
             let why = "permuted devices: under a launcher each rank has the GPU that it was started with";
             return Err(Opening::Unsupported(why.to_owned()));
         }
-        self.here.recipe(making)
+        Ok(match self.here.recipe(making)? {
+            // each on its own host: the coordinator sees which that is
+            Recipe::HostTcp { .. } if self.apart => Recipe::HostTcp { ip: Ipv4Addr::UNSPECIFIED.into() },
+            recipe => recipe,
+        })
     }
 
     fn agents(&self) -> Option<Arc<Post>> {

@@ -402,6 +402,13 @@ impl Staff for Lent {
         self.post.lock().team.iter().filter_map(|team| team.process).collect()
     }
 
+    /// The one that agents of other hosts have used.
+    fn outside(&self) -> Option<IpAddr> {
+        let state = self.post.lock();
+        let used = state.agents.values().filter_map(|agent| Some(agent.stream.local_addr().ok()?.ip()));
+        used.map(|ip| ip.to_canonical()).find(|ip| !ip.is_loopback())
+    }
+
     fn states(&mut self) -> Vec<Liveness> {
         self.post.lock().team.as_ref().map(|team| team.states.clone()).unwrap_or_default()
     }

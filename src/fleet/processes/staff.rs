@@ -1,6 +1,6 @@
 //! Who starts, watches and kills the workers of one communicator: this process itself, or agents.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 
 use super::errand::Task;
@@ -20,6 +20,9 @@ pub trait Staff: Send {
 
     /// The process of each rank, or of rank 0 alone where not all are of this host.
     fn processes(&self) -> Vec<u32>;
+
+    /// By which address other hosts reach this one, if there are any.
+    fn outside(&self) -> Option<IpAddr>;
 
     /// How each rank's process is.
     fn states(&mut self) -> Vec<Liveness>;
@@ -88,6 +91,10 @@ impl Staff for Own {
 
     fn processes(&self) -> Vec<u32> {
         self.squad.processes()
+    }
+
+    fn outside(&self) -> Option<IpAddr> {
+        None
     }
 
     fn states(&mut self) -> Vec<Liveness> {
