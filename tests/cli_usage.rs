@@ -18,13 +18,15 @@ fn bad_value(long: &str) -> &'static str {
         "step-factor" => "1",
         "backend" | "format" | "host-transport" => "gpu",
         "layout" => "fibres",
-        "ranks" | "ranks-per-gpu" | "ranks-per-thread" | "iters" | "repeat" => "0",
+        "ranks" | "ranks-per-gpu" | "ranks-per-thread" | "iters" | "repeat" | "nodes" => "0",
         "warmup" | "seed" => "x",
         "junit" | "json" | "csv" => "-",
         "table" | "nccl" | "reference" => "/nowhere/file",
         "tamper" => "1:2",
         "soak" => "soon",
-        "deadline" => "0",
+        "deadline" | "arrival" => "0",
+        "launcher" => "mpirun",
+        "rendezvous" => "host",
         other => panic!("no bad value is known for --{other}"),
     }
 }

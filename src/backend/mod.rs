@@ -5,9 +5,12 @@ pub mod nccl;
 pub mod sockets;
 mod twist;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, DType, Forced, Variant, Workload};
+use crate::fleet::processes::Post;
 use crate::oracle::Plan;
 
 pub use twist::Twist;
@@ -362,6 +365,12 @@ pub trait Backend: Send + Sync {
     /// What other processes need to be ranks of one communicator; an error where they cannot.
     fn recipe(&self, _making: &Making) -> Result<Recipe, Opening> {
         Err(Opening::Unsupported("ranks of this backend cannot be processes: use --layout threads".to_owned()))
+    }
+
+    /// The processes that a launcher has started for this run, which start its ranks; `None` where ranks are children or
+    /// threads of this process.
+    fn agents(&self) -> Option<Arc<Post>> {
+        None
     }
 
     /// Puts something between a worker and its station, outside of what records its calls, for tests with misdeeds that no

@@ -12,6 +12,7 @@ use super::values::{self, Choice, OpChoice, Seed};
 use crate::backend::host::Transport;
 use crate::case::{Bytes, DType, Primitive};
 use crate::fault::Detector;
+use crate::fleet::launcher::{self, Endpoint};
 use crate::fleet::protocol::Tamper;
 use crate::report::Format;
 use crate::run::plan::{BackendChoice, Destination, LayoutChoice};
@@ -149,6 +150,10 @@ pub struct RunArgs {
 
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub launch: LaunchArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub measure: MeasureArgs,
 
     #[command(flatten)]
@@ -190,6 +195,29 @@ pub struct TargetArgs {
     /// The libnccl.so.2 to load [default: from LD_LIBRARY_PATH, the loader or pip's site-packages]
     #[arg(long, value_name = "FILE", env = "COLLCHECK_NCCL")]
     pub nccl: Option<PathBuf>,
+}
+
+/// How several processes of one run find each other.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Under mpirun, srun, torchrun or Kubernetes")]
+pub struct LaunchArgs {
+    /// Whose variables count: auto, none, torchrun, openmpi, pmi, mvapich, slurm, pytorchjob, kubernetes or pmix
+    #[arg(long, value_name = "NAME", default_value = "auto", env = "COLLCHECK_LAUNCHER")]
+    pub launcher: launcher::Choice,
+
+    /// Where rank 0 listens [default: from NCCL_COMM_ID, MASTER_ADDR or the launcher]
+    #[arg(long, value_name = "HOST:PORT", env = "COLLCHECK_RENDEZVOUS")]
+    pub rendezvous: Option<Endpoint>,
+
+    /// Pods of an indexed Job, which do not know how many they are
+    #[arg(long, value_name = "N", value_parser = values::number::<1, MOST_RANKS>, env = "COLLCHECK_NODES",
+          allow_negative_numbers = true)]
+    pub nodes: Option<u32>,
+
+    /// Seconds that all processes have to arrive at rank 0
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds, default_value = "120",
+          env = "COLLCHECK_ARRIVAL", allow_negative_numbers = true)]
+    pub arrival: Duration,
 }
 
 /// How each case runs, and what is asserted.

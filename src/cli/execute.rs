@@ -24,28 +24,50 @@ const HOST_RANKS: u32 = 4;
 
 /// Runs cases and shows them on the terminal.
 pub fn on_terminal(run: Run, rerun: Vec<String>) -> anyhow::Result<Exit> {
+    restart_for_log(&run)?;
+    on_terminal_with(run, rerun, backend)
+}
+
+/// The same, on another backend, after [`restart_for_log`].
+pub fn on_terminal_with(
+    run: Run,
+    rerun: Vec<String>,
+    backend: impl FnOnce(&Target) -> Result<Arc<dyn Backend>, Unavailable>,
+) -> anyhow::Result<Exit> {
     // libtest-mimic runs the trials; what people see comes from the events.
     let quiet = Arguments { test_threads: Some(1), logfile: Some(null_device()), ..Arguments::default() };
     let on_stdout = run.outputs.table != Some(Destination::Stdout);
     let shown = on_stdout.then(|| report::stdout(run.outputs.format, rerun));
-    drive(run, shown, &quiet)
+    drive(run, shown, &quiet, backend)
 }
 
 /// Runs cases with libtest-mimic's own output.
 pub fn as_tests(run: Run, arguments: Arguments) -> anyhow::Result<Exit> {
     let only_list = arguments.list;
-    let exit = drive(run, None, &Arguments { test_threads: Some(1), ..arguments })?;
+    restart_for_log(&run)?;
+    let exit = drive(run, None, &Arguments { test_threads: Some(1), ..arguments }, backend)?;
     // a list has run nothing, and that is no fault
     Ok(if only_list { Exit::Passed } else { exit })
 }
 
-fn drive(run: Run, shown: Option<Box<dyn Consumer>>, harness: &Arguments) -> anyhow::Result<Exit> {
-    // NCCL reads its variables when it is loaded, so this comes first.
-    match path::needs_log(&run) {
+/// Starts the process again if NCCL must write a log that it does not, and warns if it cannot be read.
+///
+/// NCCL reads its variables when it is loaded, so this comes first.
+pub fn restart_for_log(run: &Run) -> anyhow::Result<()> {
+    match path::needs_log(run) {
         Ok(true) => return Err(path::restart_with_log()),
         Ok(false) => {}
         Err(why) => eprintln!("warning: {why}"),
     }
+    Ok(())
+}
+
+fn drive(
+    run: Run,
+    shown: Option<Box<dyn Consumer>>,
+    harness: &Arguments,
+    backend: impl FnOnce(&Target) -> Result<Arc<dyn Backend>, Unavailable>,
+) -> anyhow::Result<Exit> {
     // Everything that can be wrong about files is said before anything runs.
     let references = references(&run.plan.references)?;
     let (test, settings) = table_header(&run.plan);
@@ -128,7 +150,8 @@ fn files(outputs: &Outputs, test: &str, settings: &str) -> anyhow::Result<Vec<Bo
     Ok(consumers)
 }
 
-fn backend(target: &Target) -> Result<Arc<dyn Backend>, Unavailable> {
+/// The backend asked for, in this process.
+pub fn backend(target: &Target) -> Result<Arc<dyn Backend>, Unavailable> {
     match target.backend {
         BackendChoice::Host => host(target),
         BackendChoice::Nccl => Ok(on_gpus(target)?),

@@ -21,6 +21,12 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// The one with this number; what is none counts as a machine that cannot.
+    pub fn of_code(code: u8) -> Exit {
+        let all = [Exit::Passed, Exit::Usage, Exit::Unable, Exit::Failed, Exit::Interrupted];
+        all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Unable)
+    }
+
     /// The code for an error that ended a command before it had results.
     pub fn of(error: &anyhow::Error) -> Exit {
         if error.chain().any(|cause| cause.is::<Unavailable>()) { Exit::Unable } else { Exit::Usage }

@@ -5,6 +5,7 @@ pub mod bless;
 pub mod execute;
 mod exit;
 mod interrupt;
+mod launch;
 mod list;
 pub mod oracle;
 pub mod run;

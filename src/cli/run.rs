@@ -9,8 +9,9 @@ use super::args::{MeasureArgs, OutputArgs, RunArgs, SelectionArgs, TargetArgs};
 use super::execute;
 use super::exit::Exit;
 use super::values::Choice;
-use super::{list, values};
+use super::{launch, list, values};
 use crate::case::Case;
+use crate::fleet::launcher::Place;
 use crate::report::Format;
 use crate::run::path::Relaunch;
 use crate::run::plan::{BackendChoice, Destination, LayoutChoice, Outputs, Run, RunPlan, Target};
@@ -18,14 +19,29 @@ use crate::suite::{Selection, Settings, SizeOverride, Suite};
 
 /// Runs the command. Everything that can be wrong about its arguments is said before anything starts.
 pub fn main(args: RunArgs, command: &[OsString]) -> anyhow::Result<Exit> {
-    let only_list = args.list;
+    let place = launch::place(&args.launch, &args.target)?;
+    let (only_list, arrival) = (args.list, args.launch.arrival);
+    // of several processes one speaks, and only there do files and folders matter
+    if let Place::Member(placement) = &place
+        && placement.index > 0
+    {
+        let backend = args.target.backend;
+        return if only_list { Ok(Exit::Passed) } else { launch::follow(placement, &args.launch, backend) };
+    }
     let mut run = prepare(args, command)?;
     if only_list {
-        list::print(&run.plan.cases)
-    } else {
-        let rerun = rerun(command.first(), &run);
-        run.plan.relaunch = relaunch(&rerun, &run);
-        execute::on_terminal(run, rerun)
+        return list::print(&run.plan.cases);
+    }
+    let rerun = rerun(command.first(), &run);
+    match place {
+        Place::Member(placement) => launch::lead(&placement, arrival, run, rerun),
+        Place::Alone(note) => {
+            if let Some(note) = note {
+                eprintln!("note: {note}");
+            }
+            run.plan.relaunch = relaunch(&rerun, &run);
+            execute::on_terminal(run, rerun)
+        }
     }
 }
 

@@ -138,6 +138,18 @@ impl Log {
         Log { words, label: Arc::default() }
     }
 
+    /// A log of another host's, as [`Log::copy`] gave it.
+    pub fn of_copy(words: &[u64]) -> Log {
+        let padded = words.iter().copied().chain(std::iter::repeat(0)).take(WORDS);
+        let words: Arc<RingMemory> = padded.map(AtomicU64::new).collect();
+        Log::new(Arc::new(words))
+    }
+
+    /// What it holds now.
+    pub fn copy(&self) -> Vec<u64> {
+        self.words.iter().map(|word| word.load(Ordering::Acquire)).collect()
+    }
+
     /// Starts a case, under a number that no other case of the run has.
     pub fn begin(&self, case: u64, name: &str) {
         name.clone_into(&mut self.label.lock().unwrap_or_else(PoisonError::into_inner));

@@ -23,6 +23,7 @@ pub mod deadline;
 mod drill;
 mod found;
 pub mod inquest;
+pub mod launcher;
 pub(crate) mod log;
 pub mod occasion;
 mod part;

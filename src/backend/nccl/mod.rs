@@ -112,10 +112,8 @@ impl NcclBackend {
     pub fn new(options: Options) -> Result<NcclBackend, Unusable> {
         let unavailable = |why: String| Unavailable(why);
         let Options { nccl, ranks, ranks_per_gpu, ranks_per_thread } = options;
-        let ceiling = max_ctas(ranks_per_gpu).map_err(unavailable)?;
-        if ranks_per_gpu > 1 {
-            share_gpus(ceiling);
-        }
+        max_ctas(ranks_per_gpu).map_err(unavailable)?;
+        share_gpus(ranks_per_gpu);
         let cuda = driver::start().map_err(unavailable)?;
         let visible = cuda.count().map_err(|e| Unavailable(format!("no GPU is visible: {e}")))?;
         let ranks = rank_count(ranks, visible, ranks_per_gpu, ranks_per_thread)?;
@@ -257,16 +255,35 @@ fn max_ctas(ranks_per_gpu: u32) -> Result<Option<u32>, String> {
     }
 }
 
-/// Lets NCCL put several ranks on one GPU. Variables that the user has set stay as they are.
+/// The variables that let NCCL put so many ranks on one GPU.
 ///
 /// Their streams must not share a hardware queue: work of one rank would wait behind a collective of another, which
 /// waits for it. With the default of 8 queues, 4 ranks that replay graphs were seen to hang so, and with 32 not.
-fn share_gpus(max_ctas: Option<u32>) {
-    let limit = max_ctas.map(|ctas| ("NCCL_MAX_CTAS", ctas.to_string()));
+pub fn sharing(ranks_per_gpu: u32) -> Vec<(&'static str, String)> {
+    if ranks_per_gpu < 2 {
+        return Vec::new();
+    }
     let fixed = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("CUDA_DEVICE_MAX_CONNECTIONS", "32")];
-    for (name, value) in fixed.map(|(name, value)| (name, value.to_owned())).into_iter().chain(limit) {
+    let limit = max_ctas(ranks_per_gpu).ok().flatten().map(|ctas| ("NCCL_MAX_CTAS", ctas.to_string()));
+    fixed.map(|(name, value)| (name, value.to_owned())).into_iter().chain(limit).collect()
+}
+
+/// PCI bus ids of the GPUs that this process sees, in the order of their numbers; none where there is no driver.
+pub fn visible_gpus() -> Vec<String> {
+    let Ok(cuda) = driver::start() else { return Vec::new() };
+    let count = cuda.count().unwrap_or(0);
+    let bus = |ordinal| cuda.gpu(ordinal).and_then(|gpu| gpu.bus());
+    // one that does not answer keeps its number
+    (0..count).map(|ordinal| bus(ordinal).unwrap_or_else(|e| format!("GPU {ordinal}: {e}"))).collect()
+}
+
+/// Lets NCCL put several ranks on one GPU. Variables that the user has set stay as they are.
+///
+/// Call it before other threads start.
+pub fn share_gpus(ranks_per_gpu: u32) {
+    for (name, value) in sharing(ranks_per_gpu) {
         if std::env::var_os(name).is_none() {
-            // SAFETY: the backend is made before other threads start, as `NcclBackend::new` asks for. The driver and
+            // SAFETY: no other thread has started, as this function and `NcclBackend::new` ask for. The driver and
             // NCCL, which read these once, are started only afterwards.
             unsafe { std::env::set_var(name, value) };
         }
@@ -304,6 +321,15 @@ mod tests {
         assert_eq!(max_ctas(4), Ok(Some(8)));
         assert_eq!(max_ctas(8), Ok(Some(2)));
         assert!(max_ctas(16).is_err());
+    }
+
+    #[test]
+    fn ranks_that_share_a_gpu_are_told_so_with_a_queue_for_each_stream() {
+        assert_eq!(sharing(1), []);
+        let named =
+            |ranks| sharing(ranks).into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+        assert_eq!(named(2), ["NCCL_MULTI_RANK_GPU_ENABLE=1", "CUDA_DEVICE_MAX_CONNECTIONS=32"]);
+        assert_eq!(named(4).last().map(String::as_str), Some("NCCL_MAX_CTAS=8"));
     }
 
     #[test]

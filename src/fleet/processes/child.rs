@@ -6,6 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
 use super::Orders;
+use crate::backend::{Recipe, nccl};
 use crate::trace::Liveness;
 
 /// The hidden command that makes a worker of this program.
@@ -23,6 +24,12 @@ impl Worker {
     pub(super) fn start(orders: &Orders) -> io::Result<Worker> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        // One fixed address serves one communicator; workers are told the identity of each.
+        command.env_remove("NCCL_COMM_ID");
+        if let Recipe::Nccl { .. } = orders.recipe {
+            let unset = |(name, _): &(&str, String)| std::env::var_os(name).is_none();
+            command.envs(nccl::sharing(orders.ranks_per_gpu).into_iter().filter(unset));
+        }
         let mut worker = Worker { child: command.spawn()? };
         let mut line = serde_json::to_vec(orders)?;
         line.push(b'\n');

@@ -1,21 +1,16 @@
-//! The coordinator's side: worker processes of one communicator, started, watched and killed.
+//! The coordinator's side: worker processes of one communicator, watched wherever they run.
 
-use std::fs::File;
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
-
-use super::Orders;
-use super::child::Worker;
-use super::rendezvous::{Refusal, Rendezvous};
+use super::post::Lent;
+use super::staff::{Own, Staff};
 use super::wire::{self, Down, MOST, Up};
 use crate::backend::host::Book;
-use crate::backend::{Backend, Making, Opening, RankError, Recipe, Unavailable};
+use crate::backend::{Backend, Making, Opening, RankError, Unavailable};
 use crate::case::{Case, DType, Op, Primitive};
 use crate::fleet::inquest::{self, Cause, Witness};
 use crate::fleet::log::{Log, now_ns};
@@ -26,16 +21,9 @@ use crate::trace::Liveness;
 
 /// Worker processes of one communicator. They are killed when it is dropped.
 pub struct Crew {
-    members: Vec<Member>,
+    members: Vec<TcpStream>,
     heard: Receiver<(usize, Heard)>,
-    /// Shared memory, to be inherited by workers; kept for none but them.
-    _memory: Vec<OwnedFd>,
-}
-
-struct Member {
-    worker: Worker,
-    stream: TcpStream,
-    log: Log,
+    staff: Box<dyn Staff>,
 }
 
 /// What a reader has from its worker.
@@ -46,8 +34,8 @@ enum Heard {
 }
 
 impl Crew {
-    /// Starts a process for each rank and lets them make the communicator within `limit`. `cases` is what will be asked of
-    /// them.
+    /// Starts a process for each rank, here or where the backend's agents are, and lets them make the communicator within
+    /// `limit`. `cases` is what will be asked of them.
     pub fn start(
         backend: &Arc<dyn Backend>,
         mut cases: Vec<Case>,
@@ -55,44 +43,21 @@ impl Crew {
         limit: Duration,
         interrupt: &AtomicBool,
     ) -> Result<Crew, NoTeam> {
-        let ranks = backend.environment().ranks;
         let end = Instant::now() + limit;
-        let memory = |e: std::io::Error| Unavailable(format!("no memory can be shared with workers: {e}"));
-        let network = |e: std::io::Error| Unavailable(format!("workers cannot be waited for: {e}"));
-
         let recipe = backend.recipe(making)?;
-        let bytes = match recipe {
-            Recipe::Host { bytes } => bytes,
-            Recipe::HostTcp { .. } | Recipe::Nccl { .. } => 0,
+        let environment = backend.environment();
+        let mut staff: Box<dyn Staff> = match backend.agents() {
+            Some(post) => Box::new(Lent::start(&post, recipe, environment.ranks_per_gpu)?),
+            None => Box::new(Own::start(recipe, environment.ranks, environment.ranks_per_gpu)?),
         };
-        let channels = shared(bytes).map_err(memory)?;
-        let logs = shared(u64::from(ranks) * Log::SHARED_BYTES).map_err(memory)?;
-        let mut rendezvous = Rendezvous::open(ranks).map_err(network)?;
-        let address = rendezvous.address().map_err(network)?;
-        let mut workers = Vec::new();
-        for rank in 0..ranks {
-            let orders = Orders {
-                address,
-                token: rendezvous.token().to_owned(),
-                rank,
-                ranks,
-                logs: logs.as_raw_fd(),
-                channels: channels.as_raw_fd(),
-                recipe: recipe.clone(),
-            };
-            let started = Worker::start(&orders);
-            workers.push(started.map_err(|e| Unavailable(format!("worker {rank} cannot be started: {e}")))?);
-        }
-        let streams = gather(&mut rendezvous, &mut workers, end, limit, interrupt)?;
+        let members = gather(staff.as_mut(), end, limit, interrupt)?;
 
         let (hear, heard) = channel();
-        let mut members = Vec::new();
-        let logs = File::from(logs);
-        for ((index, worker), stream) in workers.into_iter().enumerate().zip(streams) {
-            let log = Log::shared(&logs, index as u32).map_err(|e| memory(std::io::Error::other(e)))?;
-            let mut from = stream.try_clone().map_err(network)?;
+        for (index, stream) in members.iter().enumerate() {
+            let from = stream.try_clone().map_err(|e| Unavailable(format!("a worker cannot be heard: {e}")))?;
             let hear = hear.clone();
             let listen = move || {
+                let mut from = from;
                 loop {
                     let (heard, last) = match wire::receive(&mut from, MOST) {
                         Ok(up) => (Heard::Said(up), false),
@@ -106,9 +71,8 @@ impl Crew {
             // it ends with the connection
             let thread = std::thread::Builder::new().name(format!("from rank {index}")).spawn(listen);
             thread.map_err(|e| Unavailable(format!("cannot start a thread: {e}")))?;
-            members.push(Member { worker, stream, log });
         }
-        let mut crew = Crew { members, heard, _memory: vec![channels, OwnedFd::from(logs)] };
+        let mut crew = Crew { members, heard, staff };
         cases.sort_by_key(kind);
         cases.dedup_by_key(|case| kind(case));
         crew.tell(&Down::Cases(cases));
@@ -129,8 +93,9 @@ impl Crew {
                     }
                 }
                 Ok((index, Heard::Said(Up::Listening(address)))) => {
+                    let seen = self.members.get(index).and_then(|stream| Some(stream.peer_addr().ok()?.ip()));
                     if let Some(own) = addresses.get_mut(index) {
-                        *own = Some(address);
+                        *own = Some(reachable(address, seen, self.staff.outside()));
                     }
                     if let Some(all) = addresses.iter().copied().collect() {
                         self.tell(&Down::Book(Book::new(all)));
@@ -147,8 +112,7 @@ impl Crew {
                 return Err(NoTeam::Interrupted);
             }
             let all: Vec<u32> = (0..ranks).collect();
-            let mut workers: Vec<&mut Worker> = self.members.iter_mut().map(|member| &mut member.worker).collect();
-            late(&mut workers, &all, end, limit)?;
+            late(&self.staff.states(), &all, end, limit)?;
         }
         Ok(())
     }
@@ -177,14 +141,14 @@ impl Crew {
 
     /// `said` is what each has said before.
     fn testimony(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
-        let members = self.members.iter_mut().zip(said).zip(0..);
-        members
-            .map(|((member, mut messages), rank)| {
-                messages.extend(member.log.troubles());
-                let liveness = member.worker.liveness();
-                Witness { rank, liveness, log: Some(member.log.clone()), messages }
-            })
-            .collect()
+        // who fetches logs learns how their owners are
+        let logs = self.staff.logs();
+        let known = self.staff.states().into_iter().zip(logs).zip(said).zip(0..);
+        let witness = |(((liveness, log), mut messages), rank): (((_, Option<Log>), Vec<String>), _)| {
+            messages.extend(log.as_ref().and_then(Log::troubles));
+            Witness { rank, liveness, log, messages }
+        };
+        known.map(witness).collect()
     }
 
     fn tell(&mut self, message: &Down) {
@@ -192,16 +156,16 @@ impl Crew {
     }
 
     fn tell_one(&mut self, index: usize, message: &Down) {
-        if let Some(member) = self.members.get_mut(index) {
+        if let Some(stream) = self.members.get_mut(index) {
             // Who does not listen is dead or stopped, and is found out as that.
-            let _ = wire::send(&mut member.stream, message);
+            let _ = wire::send(stream, message);
         }
     }
 }
 
 impl Workers for Crew {
     fn processes(&self) -> Vec<u32> {
-        self.members.iter().map(|member| member.worker.id()).collect()
+        self.staff.processes()
     }
 
     fn run(&mut self, request: &Request, watch: &mut Watch<'_>) -> Ended {
@@ -279,40 +243,38 @@ fn note(said: &mut [Vec<String>], index: usize, what: &str) {
     }
 }
 
-/// Memory without a name that workers inherit.
-fn shared(bytes: u64) -> std::io::Result<OwnedFd> {
-    // not closed on exec, so that it is inherited
-    let memory = File::from(memfd_create("collcheck", MemfdFlags::empty())?);
-    memory.set_len(bytes.max(1))?;
-    Ok(OwnedFd::from(memory))
+/// Where other ranks reach one that listens at `address`. If that is any address of its host, it is the one by which the
+/// coordinator sees it; and where that is the loopback device, both are on the host that others know as `outside`.
+fn reachable(address: SocketAddr, seen: Option<IpAddr>, outside: Option<IpAddr>) -> SocketAddr {
+    if !address.ip().is_unspecified() {
+        return address;
+    }
+    let seen = seen.map(|ip| ip.to_canonical()).filter(|ip| !ip.is_loopback());
+    SocketAddr::new(seen.or(outside).unwrap_or(Ipv4Addr::LOCALHOST.into()), address.port())
 }
 
 /// Waits for the workers to report for duty.
 fn gather(
-    rendezvous: &mut Rendezvous,
-    workers: &mut [Worker],
+    staff: &mut dyn Staff,
     end: Instant,
     limit: Duration,
     interrupt: &AtomicBool,
 ) -> Result<Vec<TcpStream>, NoTeam> {
-    let mut refused = |address: SocketAddr, why: &Refusal| eprintln!("refused a connection from {address}: {why}");
     loop {
-        if let Some(streams) = rendezvous.admit(&mut refused) {
+        if let Some(streams) = staff.admit()? {
             return Ok(streams);
         }
         if interrupt.load(Ordering::Relaxed) {
             return Err(NoTeam::Interrupted);
         }
-        late(&mut workers.iter_mut().collect::<Vec<_>>(), &rendezvous.here(), end, limit)?;
+        late(&staff.states(), &staff.here(), end, limit)?;
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 /// An error if a worker has ended, or time is up. `here` have come so far.
-fn late(workers: &mut [&mut Worker], here: &[u32], end: Instant, limit: Duration) -> Result<(), NoTeam> {
-    let ranks = workers.len() as u32;
-    let states: Vec<Liveness> = workers.iter_mut().map(|worker| worker.liveness()).collect();
-    let gone: Vec<u32> = (0..).zip(&states).filter(|(_, state)| state.exited()).map(|(rank, _)| rank).collect();
+fn late(states: &[Liveness], here: &[u32], end: Instant, limit: Duration) -> Result<(), NoTeam> {
+    let gone: Vec<u32> = (0..).zip(states).filter(|(_, state)| state.exited()).map(|(rank, _)| rank).collect();
     let cause = if !gone.is_empty() {
         Cause::Died(gone)
     } else if Instant::now() >= end {
@@ -320,7 +282,7 @@ fn late(workers: &mut [&mut Worker], here: &[u32], end: Instant, limit: Duration
     } else {
         return Ok(());
     };
-    Err(NoTeam::Late(Box::new(inquest::unmade(&states, ranks, here, cause))))
+    Err(NoTeam::Late(Box::new(inquest::unmade(states, states.len() as u32, here, cause))))
 }
 
 /// One meeting.
@@ -358,5 +320,25 @@ impl Round {
 
     fn unwell_for(&self) -> Option<Duration> {
         self.unwell_since.map(|since| since.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_listens_on_all_its_addresses_is_known_by_one_that_others_reach() {
+        let ip = |text: &str| text.parse::<IpAddr>().ok();
+        for (listens, seen, outside, known) in [
+            ("127.0.0.1:7", "127.0.0.1", "10.0.0.1", "127.0.0.1:7"),
+            ("0.0.0.0:7", "10.0.0.2", "10.0.0.1", "10.0.0.2:7"),
+            ("0.0.0.0:7", "::ffff:10.0.0.2", "10.0.0.1", "10.0.0.2:7"),
+            ("0.0.0.0:7", "127.0.0.1", "10.0.0.1", "10.0.0.1:7"),
+            ("0.0.0.0:7", "127.0.0.1", "", "127.0.0.1:7"),
+        ] {
+            let found = reachable(listens.parse().unwrap(), ip(seen), ip(outside));
+            assert_eq!(found.to_string(), known, "{listens} {seen} {outside}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -12,7 +13,7 @@ use anyhow::{Context, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::Orders;
-use super::wire::{self, Down, Hello, MOST, PROTOCOL, Up};
+use super::wire::{self, Down, Hello, MOST, Up, Who};
 use crate::backend::host::{HostBackend, Joining, Listener};
 use crate::backend::nccl::process::Candidate;
 use crate::backend::{Opening, Recipe, Station, Watcher};
@@ -39,16 +40,13 @@ pub fn main() -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(orders.address).context("the coordinator does not listen")?;
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let hello = Hello {
-        protocol: PROTOCOL,
-        collcheck: env!("CARGO_PKG_VERSION").to_owned(),
-        token: orders.token.clone(),
-        rank: orders.rank,
-    };
-    wire::send(&mut stream, &hello)?;
+    wire::send(
+        &mut stream,
+        &Hello::new(&orders.token, &Who::Worker { rank: orders.rank, process: std::process::id() }),
+    )?;
     match wire::receive(&mut stream, MOST)? {
         Down::Welcome => {}
-        Down::Refused(why) => bail!("the coordinator refused rank {}: {why}", orders.rank),
+        Down::Refused(why) | Down::Stranger(why) => bail!("the coordinator refused rank {}: {why}", orders.rank),
         _ => bail!("the coordinator spoke out of turn"),
     }
     match station(&orders, &mut stream) {
@@ -75,19 +73,18 @@ fn die_with_coordinator() {
 
 fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
     let Down::Cases(cases) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
-    let log = Log::shared(&inherited(orders.logs)?, orders.rank).context("the log cannot be mapped")?;
+    let log = Log::shared(&lent(&orders.logs)?, orders.slot).context("the log cannot be mapped")?;
     let far = Arc::new(Far { stream: Mutex::new(stream.try_clone()?), log: log.clone() });
     let station: Box<dyn Station> = match &orders.recipe {
-        Recipe::Host { .. } => Box::new(HostBackend::join(&inherited(orders.channels)?, orders.ranks, orders.rank)?),
+        Recipe::Host { .. } => Box::new(HostBackend::join(&lent(&orders.channels)?, orders.ranks, orders.rank)?),
         Recipe::HostTcp { ip } => {
             let listener = Listener::bind(*ip).with_context(|| format!("cannot listen on {ip}"))?;
             wire::send(stream, &Up::Listening(listener.address()))?;
             let Down::Book(book) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
             Box::new(HostBackend::connect(Joining { listener, book }, orders.rank)?)
         }
-        Recipe::Nccl { library, gpus, making } => {
-            let gpu = usize::try_from(orders.rank).ok().and_then(|rank| gpus.get(rank)).context("no GPU is told")?;
-            let candidate = Candidate::new(library, *gpu, orders.rank, orders.ranks, &cases)?;
+        Recipe::Nccl { library, making, .. } => {
+            let candidate = Candidate::new(library, orders.gpu, orders.rank, orders.ranks, &cases)?;
             if orders.rank == 0 {
                 wire::send(stream, &Up::Identity(candidate.identity()?))?;
             }
@@ -104,10 +101,12 @@ fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
     Ok(Post { _lookout: lookout, station: Box::new(recorder), meeting: far })
 }
 
-/// Memory that the coordinator has passed on.
-fn inherited(descriptor: i32) -> anyhow::Result<File> {
-    let path = format!("/proc/self/fd/{descriptor}");
-    OpenOptions::new().read(true).write(true).open(&path).with_context(|| format!("{path} was not inherited"))
+/// Memory that whoever started this process, or the coordinator, has passed on.
+fn lent(path: &Path) -> anyhow::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    file.with_context(|| {
+        format!("{} cannot be opened: ranks of other users or containers share no memory", path.display())
+    })
 }
 
 /// What a worker works with. The lookout ends first: it looks at the station's communicator.

@@ -1,27 +1,44 @@
-//! Ranks as processes of this host: a coordinator, and a worker process for each rank, started from the same program.
+//! Ranks as processes: a coordinator, and a worker process for each rank, started from the same program.
 //!
 //! ```text
-//! crew ── starts, watches, kills ──> member (a worker process)
-//!   │                                   │ worker, as with threads
-//!   rendezvous, wire  <── loopback TCP ─┘
+//! crew ── staff ── own:  starts, watches, kills ─────────────────> member (a worker process)
+//!   │        └──── post: asks agents, which start, watch, kill ──> member
+//!   │               │      │                                         │ worker, as with threads
+//!   │               door, card, errand <── TCP ── agent              │
+//!   └── rendezvous, wire  <── TCP ───────────────────────────────────┘
 //! ```
 //!
-//! A worker's calls are recorded in memory that the coordinator shares, so that those of one that was killed can be read.
-//! All shared memory is without a name, and a worker dies with its coordinator, however that ends: nothing is left behind.
+//! With `--layout processes` the workers are children of the coordinator. Under a launcher (see [`super::launcher`]) each
+//! process that it starts is an agent for one rank, or for all ranks of its node; that of rank 0 is the coordinator too. An
+//! agent's workers are children of the agent: whatever they do to themselves, the agent lives, and the next case can run.
+//!
+//! A worker's calls are recorded in memory that its parent shares, so that those of one that was killed can be read. All
+//! shared memory is without a name, and a worker dies with its parent, however that ends: nothing is left behind.
 
+pub mod agent;
+pub mod card;
 mod child;
 mod crew;
+mod door;
+mod errand;
+pub mod launched;
 pub mod member;
+pub mod post;
 mod rendezvous;
+mod squad;
+mod staff;
 mod wire;
 
 pub use crew::Crew;
+pub use post::Post;
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Recipe;
 
-/// What a worker process is told on its standard input, in one line. Descriptors are inherited ones.
+/// What a worker process is told on its standard input, in one line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Orders {
     /// Where the coordinator listens.
@@ -29,10 +46,16 @@ struct Orders {
     token: String,
     rank: u32,
     ranks: u32,
-    /// Its log and those of the others.
-    logs: i32,
+    /// The number of its GPU among the visible ones, if it has one.
+    gpu: u32,
+    /// Ranks that share one.
+    ranks_per_gpu: u32,
+    /// Its log and those of its siblings.
+    logs: PathBuf,
+    /// Which of them is its own.
+    slot: u32,
     /// Memory that the backend's ranks share, if they do.
-    channels: i32,
+    channels: PathBuf,
     /// How its station is made.
     recipe: Recipe,
 }

@@ -3,16 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
 
-use super::wire::{self, Down, Hello, MOST_HELLO, NoMessage, PROTOCOL};
-
-/// How long one who has connected may take to say who it is.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Connections that may be about to say who they are at the same time.
-const CANDIDATES: usize = 256;
+use super::door::{self, Door};
+use super::wire::{self, Down, Hello, NoMessage, PROTOCOL, Who};
 
 /// Why somebody is not let in.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +21,12 @@ pub enum Refusal {
         /// Its protocol.
         protocol: u32,
     },
-    /// Not started by this run.
+    /// Not of this run.
     #[error("its token is not that of this run")]
     Token,
+    /// Neither a worker where workers are awaited, nor an agent where agents are.
+    #[error("it is not of the kind that belongs here")]
+    Kind,
     /// There is no such rank.
     #[error("it claims rank {rank} of {ranks}")]
     NoSuchRank {
@@ -42,35 +38,66 @@ pub enum Refusal {
     /// The rank is here already.
     #[error("rank {0} is here already")]
     Taken(u32),
+    /// It was started as a part of something else.
+    #[error("it is {theirs}, this run has {ours}")]
+    OtherRun {
+        /// As it counts.
+        theirs: String,
+        /// As the coordinator counts.
+        ours: String,
+    },
 }
 
-/// Who has connected, and what it said.
-type Greeting = (SocketAddr, TcpStream, Result<Hello, NoMessage>);
+impl Refusal {
+    /// What it is told.
+    pub fn answer(&self) -> Down {
+        match self {
+            Refusal::NoHello(_) | Refusal::Token => Down::Stranger(self.to_string()),
+            _ => Down::Refused(self.to_string()),
+        }
+    }
+}
+
+/// Who has said hello with this token. The token comes first: a stranger learns nothing.
+pub fn identify(hello: Hello, token: &str) -> Result<Who, Refusal> {
+    let Hello { protocol, collcheck, token: theirs, who } = hello;
+    if theirs != token {
+        return Err(Refusal::Token);
+    }
+    if protocol != PROTOCOL || collcheck != env!("CARGO_PKG_VERSION") {
+        return Err(Refusal::Version { theirs: collcheck, protocol });
+    }
+    serde_json::from_value(who).map_err(|e| Refusal::NoHello(NoMessage::Garbage(e)))
+}
+
+/// The worker's rank, if it is the first of its name.
+pub fn rank(who: &Who, ranks: u32, here: &BTreeMap<u32, TcpStream>) -> Result<u32, Refusal> {
+    match *who {
+        Who::Agent(_) => Err(Refusal::Kind),
+        Who::Worker { rank, .. } if rank >= ranks => Err(Refusal::NoSuchRank { rank, ranks }),
+        Who::Worker { rank, .. } if here.contains_key(&rank) => Err(Refusal::Taken(rank)),
+        Who::Worker { rank, .. } => Ok(rank),
+    }
+}
 
 /// The open door.
 pub struct Rendezvous {
-    listener: TcpListener,
+    door: Door,
     token: String,
     ranks: u32,
     here: BTreeMap<u32, TcpStream>,
-    greet: Sender<Greeting>,
-    greeted: Receiver<Greeting>,
-    candidates: usize,
 }
 
 impl Rendezvous {
     /// Opens it on the loopback device, for so many ranks.
     pub fn open(ranks: u32) -> io::Result<Rendezvous> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let token = format!("{:032x}", rand::random::<u128>());
-        let (greet, greeted) = channel();
-        Ok(Rendezvous { listener, token, ranks, here: BTreeMap::new(), greet, greeted, candidates: 0 })
+        let door = Door::new(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?)?;
+        Ok(Rendezvous { door, token: door::token(), ranks, here: BTreeMap::new() })
     }
 
     /// Where workers connect to.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.door.address()
     }
 
     /// What they prove with that they belong here.
@@ -86,32 +113,16 @@ impl Rendezvous {
     /// Lets in who has come meanwhile, and says who was refused and why. All are here once it returns their connections,
     /// by rank.
     pub fn admit(&mut self, refused: &mut dyn FnMut(SocketAddr, &Refusal)) -> Option<Vec<TcpStream>> {
-        // Each has a thread until it has said hello: nobody who is silent keeps another one waiting.
-        while self.candidates < CANDIDATES
-            && let Ok((stream, address)) = self.listener.accept()
-        {
-            let greet = self.greet.clone();
-            let hear = move || {
-                let mut stream = stream;
-                let hello = hear(&mut stream);
-                let _ = greet.send((address, stream, hello));
-            };
-            // without a thread to be had, it is not heard
-            if std::thread::Builder::new().name("hello".to_owned()).spawn(hear).is_ok() {
-                self.candidates += 1;
-            }
-        }
-        while let Ok((address, mut stream, hello)) = self.greeted.try_recv() {
-            self.candidates -= 1;
-            let answer = hello.map_err(Refusal::NoHello).and_then(|hello| self.check(&hello));
-            match answer {
+        for (address, mut stream, hello) in self.door.knocks() {
+            let who = hello.map_err(Refusal::NoHello).and_then(|hello| identify(hello, &self.token));
+            match who.and_then(|who| rank(&who, self.ranks, &self.here)) {
                 Ok(rank) => {
                     // who is gone again is found out by its reader
                     let _ = wire::send(&mut stream, &Down::Welcome);
                     self.here.insert(rank, stream);
                 }
                 Err(refusal) => {
-                    let _ = wire::send(&mut stream, &Down::Refused(refusal.to_string()));
+                    let _ = wire::send(&mut stream, &refusal.answer());
                     refused(address, &refusal);
                 }
             }
@@ -119,54 +130,29 @@ impl Rendezvous {
         let complete = self.here.len() == self.ranks as usize;
         complete.then(|| std::mem::take(&mut self.here).into_values().collect())
     }
-
-    /// The rank, if it is one of ours and the first of its name. The token comes first: a stranger learns nothing.
-    fn check(&self, hello: &Hello) -> Result<u32, Refusal> {
-        let Hello { protocol, collcheck, token, rank } = hello;
-        if *token != self.token {
-            Err(Refusal::Token)
-        } else if *protocol != PROTOCOL || collcheck != env!("CARGO_PKG_VERSION") {
-            Err(Refusal::Version { theirs: collcheck.clone(), protocol: *protocol })
-        } else if *rank >= self.ranks {
-            Err(Refusal::NoSuchRank { rank: *rank, ranks: self.ranks })
-        } else if self.here.contains_key(rank) {
-            Err(Refusal::Taken(*rank))
-        } else {
-            Ok(*rank)
-        }
-    }
-}
-
-fn hear(stream: &mut TcpStream) -> Result<Hello, NoMessage> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let hello = wire::receive(stream, MOST_HELLO)?;
-    stream.set_read_timeout(None)?;
-    Ok(hello)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
+    use super::super::door::PATIENCE;
+    use super::super::wire::MOST_HELLO;
     use super::*;
 
-    struct Door {
+    struct Open {
         rendezvous: Rendezvous,
         refused: Vec<String>,
     }
 
-    impl Door {
-        fn new() -> Door {
-            Door { rendezvous: Rendezvous::open(2).unwrap(), refused: Vec::new() }
+    impl Open {
+        fn new() -> Open {
+            Open { rendezvous: Rendezvous::open(2).unwrap(), refused: Vec::new() }
         }
 
         fn hello(&self, rank: u32) -> Hello {
-            let token = self.rendezvous.token().to_owned();
-            Hello { protocol: PROTOCOL, collcheck: env!("CARGO_PKG_VERSION").to_owned(), token, rank }
+            Hello::new(self.rendezvous.token(), &Who::Worker { rank, process: 1 })
         }
 
         /// Connects, writes, and waits until it has been dealt with.
@@ -186,7 +172,7 @@ mod tests {
         }
 
         fn refusal(&mut self, write: impl FnOnce(&mut TcpStream)) -> String {
-            let (Down::Refused(why), None) = self.knock(write) else { panic!("it was let in") };
+            let (Down::Refused(why) | Down::Stranger(why), None) = self.knock(write) else { panic!("it was let in") };
             assert_eq!(self.refused.last(), Some(&why));
             assert_eq!(why.lines().count(), 1);
             why
@@ -195,13 +181,17 @@ mod tests {
 
     #[test]
     fn workers_are_let_in_and_strangers_are_told_why_not() {
-        let mut door = Door::new();
+        let mut door = Open::new();
         let [zero, one, two] = [0, 1, 2].map(|rank| door.hello(rank));
         let stranger = Hello { token: "guessed".to_owned(), ..zero.clone() };
         let other = Hello { collcheck: "9.9.9".to_owned(), ..zero.clone() };
+        let odd = Hello { who: serde_json::json!({"Worker": {"rank": -1}}), ..zero.clone() };
+        let later = Hello { protocol: 99, who: serde_json::json!("somebody"), ..zero.clone() };
         assert_eq!(door.refusal(|s| wire::send(s, &stranger).unwrap()), Refusal::Token.to_string());
         let versions = format!("collcheck 9.9.9 (protocol {PROTOCOL})");
         assert!(door.refusal(|s| wire::send(s, &other).unwrap()).contains(&versions));
+        assert!(door.refusal(|s| wire::send(s, &later).unwrap()).contains("(protocol 99)"));
+        assert!(door.refusal(|s| wire::send(s, &odd).unwrap()).contains("did not say hello"));
         assert!(door.refusal(|s| wire::send(s, &two).unwrap()).contains("rank 2 of 2"));
         assert!(door.refusal(|s| s.write_all(b"\0\0\0\x05hello").unwrap()).contains("did not say hello"));
         assert!(door.refusal(|s| s.write_all(&[0xff; 64]).unwrap()).contains("4294967295 bytes"));
@@ -214,7 +204,7 @@ mod tests {
 
     #[test]
     fn one_who_is_silent_does_not_keep_the_others_waiting() {
-        let mut door = Door::new();
+        let mut door = Open::new();
         let _silent = TcpStream::connect(door.rendezvous.address().unwrap()).unwrap();
         let hello = door.hello(0);
         let began = Instant::now();

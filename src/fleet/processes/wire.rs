@@ -1,17 +1,19 @@
-//! What coordinator and workers say to each other: frames of JSON behind their length, over loopback TCP.
+//! What coordinator, agents and workers say to each other: frames of JSON behind their length, over TCP.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::card::Card;
 use crate::backend::host::Book;
 use crate::case::Case;
 use crate::fleet::protocol::{Report, Request};
 
 /// Goes up with every change of the messages.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Bytes of the largest frame: far above any report.
 pub const MOST: u32 = 16 << 20;
@@ -19,17 +21,43 @@ pub const MOST: u32 = 16 << 20;
 /// Bytes of the largest frame that a stranger may send.
 pub const MOST_HELLO: u32 = 4 << 10;
 
-/// A worker's first words.
+/// The first words of whoever connects. All versions of the protocol begin like this, so that others are told apart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`].
     pub protocol: u32,
-    /// The worker's version of collcheck.
+    /// Its version of collcheck.
     pub collcheck: String,
-    /// Proof that the coordinator has started it.
+    /// Proof that it belongs to this run.
     pub token: String,
-    /// Who it is.
-    pub rank: u32,
+    /// A [`Who`], if the protocol is this one.
+    pub who: Value,
+}
+
+/// Who it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Who {
+    /// A worker process.
+    Worker {
+        /// Its rank.
+        rank: u32,
+        /// Its process, as it is known where it runs.
+        process: u32,
+    },
+    /// A process that a launcher has started.
+    Agent(Card),
+}
+
+impl Hello {
+    /// Of this version.
+    pub fn new(token: &str, who: &Who) -> Hello {
+        Hello {
+            protocol: PROTOCOL,
+            collcheck: env!("CARGO_PKG_VERSION").to_owned(),
+            token: token.to_owned(),
+            who: serde_json::to_value(who).unwrap_or_default(),
+        }
+    }
 }
 
 /// From a worker.
@@ -56,8 +84,10 @@ pub enum Up {
 pub enum Down {
     /// It is one of us.
     Welcome,
-    /// It is not: why. The connection ends.
+    /// It is one of us, and cannot be let in: why. The connection ends.
     Refused(String),
+    /// It is not one of us. The connection ends.
+    Stranger(String),
     /// What will be run, one case of each kind.
     Cases(Vec<Case>),
     /// The communicator's identity.

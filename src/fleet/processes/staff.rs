@@ -1,0 +1,107 @@
+//! Who starts, watches and kills the workers of one communicator: this process itself, or agents.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+
+use super::errand::Task;
+use super::rendezvous::{Refusal, Rendezvous};
+use super::squad::{self, Squad};
+use crate::backend::{Recipe, Unavailable};
+use crate::fleet::log::Log;
+use crate::trace::Liveness;
+
+/// The workers of one communicator. They are killed when it is dropped.
+pub trait Staff: Send {
+    /// Lets workers in who have come meanwhile. Their connections, by rank, once all are here.
+    fn admit(&mut self) -> Result<Option<Vec<TcpStream>>, Unavailable>;
+
+    /// The ranks that have come.
+    fn here(&self) -> Vec<u32>;
+
+    /// The process of each rank, or of rank 0 alone where not all are of this host.
+    fn processes(&self) -> Vec<u32>;
+
+    /// By which address other hosts reach this one, if there are any.
+    fn outside(&self) -> Option<IpAddr>;
+
+    /// How each rank's process is.
+    fn states(&mut self) -> Vec<Liveness>;
+
+    /// Each rank's log, as far as it can be had.
+    fn logs(&mut self) -> Vec<Option<Log>>;
+}
+
+/// Says who was refused.
+pub fn refused(address: SocketAddr, why: &Refusal) {
+    eprintln!("refused a connection from {address}: {why}");
+}
+
+/// Memory that the recipe's ranks share.
+pub fn channels(recipe: &Recipe) -> Result<OwnedFd, Unavailable> {
+    let bytes = match recipe {
+        Recipe::Host { bytes } => *bytes,
+        Recipe::HostTcp { .. } | Recipe::Nccl { .. } => 0,
+    };
+    squad::shared(bytes).map_err(|e| Unavailable(format!("no memory can be shared with workers: {e}")))
+}
+
+/// Workers that are children of this process.
+pub struct Own {
+    rendezvous: Rendezvous,
+    squad: Squad,
+    /// Inherited by workers; kept for none but them.
+    _channels: OwnedFd,
+}
+
+impl Own {
+    /// Starts one for each rank.
+    pub fn start(recipe: Recipe, ranks: u32, ranks_per_gpu: u32) -> Result<Own, Unavailable> {
+        let network = |e: std::io::Error| Unavailable(format!("workers cannot be waited for: {e}"));
+        let channels = channels(&recipe)?;
+        let rendezvous = Rendezvous::open(ranks).map_err(network)?;
+        let own: Vec<(u32, u32)> = match &recipe {
+            Recipe::Nccl { gpus, .. } => (0..ranks).zip(gpus.iter().copied()).collect(),
+            Recipe::Host { .. } | Recipe::HostTcp { .. } => (0..ranks).map(|rank| (rank, 0)).collect(),
+        };
+        if own.len() < ranks as usize {
+            return Err(Unavailable(format!("{ranks} ranks, and GPUs are known for {} of them", own.len())));
+        }
+        let task = Task {
+            team: 0,
+            token: rendezvous.token().to_owned(),
+            ranks,
+            own,
+            ranks_per_gpu,
+            recipe,
+            channels: squad::inherited(&channels),
+        };
+        let squad = Squad::start(&task, rendezvous.address().map_err(network)?)?;
+        Ok(Own { rendezvous, squad, _channels: channels })
+    }
+}
+
+impl Staff for Own {
+    fn admit(&mut self) -> Result<Option<Vec<TcpStream>>, Unavailable> {
+        Ok(self.rendezvous.admit(&mut refused))
+    }
+
+    fn here(&self) -> Vec<u32> {
+        self.rendezvous.here()
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.squad.processes()
+    }
+
+    fn outside(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn states(&mut self) -> Vec<Liveness> {
+        self.squad.states()
+    }
+
+    fn logs(&mut self) -> Vec<Option<Log>> {
+        self.squad.logs().iter().cloned().map(Some).collect()
+    }
+}
