@@ -23,7 +23,7 @@ fn bad_value(long: &str) -> &'static str {
         "junit" | "json" | "csv" => "-",
         "table" | "nccl" | "reference" => "/nowhere/file",
         "tamper" => "1:2",
-        "soak" => "soon",
+        "soak" | "blind" => "soon",
         "deadline" | "arrival" => "0",
         "launcher" => "mpirun",
         "rendezvous" => "host",

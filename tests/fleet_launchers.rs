@@ -278,7 +278,7 @@ fn ranks_of_several_containers_need_connections_and_say_so() {
 fn permuted_devices_are_skipped_as_launchers_deal_them_out() {
     let (name, mut job) = (job(), Job::new());
     for rank in [0, 1] {
-        job.start(&open_mpi(rank, 2, &name), &["--exact", SMALL[0], "all_reduce::sum::float::1KiB::permuted"]);
+        job.start(&open_mpi(rank, 2, &name), &["--exact", SMALL[0], "all_reduce::sum::float::64KiB@permuted+pipeline"]);
     }
     assert_eq!(job.wait().map_codes(), [Some(0), Some(0)]);
     let outcomes: Vec<_> = job.results(0).cases.iter().map(|case| (case.outcome, case.message.clone())).collect();
