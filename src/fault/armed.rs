@@ -61,7 +61,8 @@ impl Rank<'_> {
     }
 }
 
-/// The station. It has one lane: calls of several lanes are made together, and could not differ.
+/// The station. It has one lane: calls of several lanes are made together, and could not differ. Timed launches are not
+/// announced, so that each is recorded: what one of them does otherwise must be seen.
 pub struct Armed<'a> {
     rank: Rank<'a>,
     injector: Box<dyn Injector>,
@@ -180,14 +181,6 @@ impl Station for Armed<'_> {
 
     fn wait(&mut self) -> Result<(), RankError> {
         self.injector.wait(&mut self.rank)
-    }
-
-    fn begin_batch(&mut self, calls: &[Call<'_>], replayed: bool) {
-        self.rank.station.begin_batch(calls, replayed);
-    }
-
-    fn end_batch(&mut self) {
-        self.rank.station.end_batch();
     }
 
     fn watcher(&self) -> Watcher {

@@ -102,7 +102,8 @@ impl Trial<'_, '_> {
     fn judge(self, seen: Seen) -> CaseResult {
         let blind = self.session.plan.blind;
         let heard: Vec<Sighting> = seen.sightings.iter().filter(|s| Some(s.by) != blind).cloned().collect();
-        let judged = judge(&self.kind.fault().expects(), self.culprit, seen.armed, &heard);
+        let judged =
+            judge(&self.kind.fault().expects(), self.culprit, self.session.environment.ranks, seen.armed, &heard);
         let told = judged.as_ref().ok().copied().or(heard.first());
         let mut noticed_by: Vec<_> = heard.iter().map(|sighting| sighting.by).collect();
         noticed_by.sort_unstable();
