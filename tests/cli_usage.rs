@@ -25,6 +25,7 @@ fn bad_value(long: &str) -> &'static str {
         "tamper" => "1:2",
         "soak" => "soon",
         "deadline" => "0",
+        "blind" => "nobody",
         other => panic!("no bad value is known for --{other}"),
     }
 }
