@@ -95,7 +95,7 @@ impl Stand {
     }
 }
 
-/// Judges a case with this number (see [`Log::begin`]) that began at `began_ns`. `said` is the library's, oldest first.
+/// Judges a case with this number (see `Log::begin`) that began at `began_ns`. `said` is the library's, oldest first.
 pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, began_ns: u64, now_ns: u64) -> Findings {
     let mut states: Vec<Stand> = witnesses.into_iter().map(|witness| state(witness, case)).collect();
     unroll(&mut states);

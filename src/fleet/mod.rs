@@ -16,8 +16,8 @@
 //!   staging ── what a call's buffers hold before and after
 //! ```
 //!
-//! Between worker and station a [`recorder`] writes every call into the rank's [`log`]. What does not come back before its
-//! [`deadline`], or has lost a rank, is judged by an [`inquest`] over all logs, once it is known what each [`queue`] got through.
+//! Between worker and station a `recorder` writes every call into the rank's `log`. What does not come back before its
+//! [`deadline`], or has lost a rank, is judged by an [`inquest`] over all logs, once it is known what each `queue` got through.
 
 pub mod deadline;
 mod drill;

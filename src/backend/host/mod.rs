@@ -250,7 +250,7 @@ impl Backend for HostBackend {
         }
     }
 
-    /// Half of this rank's share of what is free, and at most [`MOST_MEMORY`].
+    /// Half of this rank's share of what is free, and at most `MOST_MEMORY`.
     fn memory_per_rank(&self) -> Option<u64> {
         let share = machine::available_memory().map(|free| free / u64::from(self.ranks) / 2);
         Some(share.unwrap_or(u64::MAX).min(MOST_MEMORY))

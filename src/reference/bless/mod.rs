@@ -1,8 +1,8 @@
 //! From the results of several launches to a golden file.
 //!
 //! A launch is a process of its own: within one, NCCL's choices, its buffers and the host's state stay what they are, and
-//! so say nothing of how far the next launch will be. What makes a range of figures is in [`range`], what a curve may say
-//! between sizes in [`points`]. In full, with the reasons: `docs/references.md`.
+//! so say nothing of how far the next launch will be. What makes a range of figures is in `range`, what a curve may say
+//! between sizes in `points`. In full, with the reasons: `docs/references.md`.
 
 mod admit;
 mod collect;
