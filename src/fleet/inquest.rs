@@ -7,7 +7,7 @@ use super::log::{Batch, Doing, Log};
 use super::queue::{Queue, run_down};
 use super::recorder::TWIN;
 use crate::trace::call::{Call, Operation, State};
-use crate::trace::ring::snapshot;
+use crate::trace::ring::{Snapshot, snapshot};
 use crate::trace::text;
 use crate::trace::{Class, Communicator, Diagnosis, Incident, Liveness, RankEvidence, Setup, judge};
 
@@ -125,8 +125,10 @@ pub fn compare(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
     let world: Vec<u32> = witnesses.iter().map(|witness| witness.rank).collect();
     let evidence = witnesses.into_iter().map(|Witness { rank, liveness, log, messages }| {
         let read = log.and_then(|log| snapshot(&log).ok());
-        let lost = read.as_ref().map_or(0, |read| read.lost);
-        let calls = read.map(|read| read.calls.into_iter().filter(|call| known(call.comm)).collect());
+        let (calls, lost) = read.map_or((None, 0), |read| {
+            let (calls, lost) = own(read, known);
+            (Some(calls), lost)
+        });
         RankEvidence { rank, liveness, calls, lost, finished: true, messages, ..RankEvidence::default() }
     });
     let mut incident =
@@ -191,15 +193,19 @@ fn state(witness: Witness, case: u64) -> Stand {
     let (doing, since_ns) = log.as_ref().filter(|_| begun).map_or((Doing::Nothing, 0), Log::doing);
     let batch = log.as_ref().filter(|_| begun).and_then(Log::batch);
     let read = log.and_then(|log| snapshot(&log).ok());
-    let own = |read: crate::trace::ring::Snapshot| {
-        let before = read.calls.len();
-        let calls: Vec<Call> = read.calls.into_iter().filter(|call| call.comm & !TWIN == case).collect();
-        // what was overwritten is of this case only if nothing older is left
-        let lost = if calls.len() == before { read.lost } else { 0 };
-        (calls, lost)
-    };
-    let (calls, lost) = read.map(own).map_or((None, 0), |(calls, lost)| (Some(calls), lost));
+    let (calls, lost) = read.map_or((None, 0), |read| {
+        let (calls, lost) = own(read, |comm| comm & !TWIN == case);
+        (Some(calls), lost)
+    });
     Stand { rank, liveness, calls, lost, doing, since_ns, messages, batch }
+}
+
+/// The calls on such communicators, and how many of them were overwritten: none as long as anything older is left.
+fn own(read: Snapshot, on: impl Fn(u64) -> bool) -> (Vec<Call>, u64) {
+    let all = read.calls.len();
+    let calls: Vec<Call> = read.calls.into_iter().filter(|call| on(call.comm)).collect();
+    let lost = if calls.len() == all { read.lost } else { 0 };
+    (calls, lost)
 }
 
 /// Where a batch of launches was not ended by all: puts its launches in place of the record that stands for them, those
@@ -432,4 +438,18 @@ fn since(from_ns: u64, to_ns: u64) -> f64 {
 /// Whole seconds as such.
 fn seconds(s: f64) -> String {
     if s.fract().abs() < 0.05 { format!("{s:.0}") } else { format!("{s:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_case_is_lost_as_long_as_older_calls_are_left() {
+        let call = |comm, seq| Call::new(comm, seq, Operation::Send { peer: 0 });
+        let read = |calls| Snapshot { rank: 0, calls, lost: 7, dropped: 0 };
+        let of = |calls| own(read(calls), |comm| comm == 4);
+        assert_eq!(of(vec![call(3, 9), call(4, 1)]), (vec![call(4, 1)], 0));
+        assert_eq!(of(vec![call(4, 5), call(4, 6)]), (vec![call(4, 5), call(4, 6)], 7));
+    }
 }
