@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read};
 use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
 use super::Orders;
 use super::wire::{self, Down, Hello, MOST, Up, Who};
@@ -158,10 +159,19 @@ fn serve(mut post: Post, mut stream: TcpStream) -> anyhow::Result<()> {
             Err(_) => return Ok(()),
         };
         log.begin(request.epoch, &request.case.name());
-        let reports = worker::run(station, meeting, &request);
+        // A panic has said what it had to say. Unwinding would take the station down, which waits for the library, and
+        // others would hear of this rank's end only then.
+        let run = AssertUnwindSafe(|| worker::run(station, meeting, &request));
+        let Ok(reports) = catch_unwind(run) else { end_at_once() };
         log.at(Doing::Reported);
         wire::send(&mut stream, &Up::Reports(reports))?;
     }
+}
+
+/// Nothing is taken down, and no dump of the memory is left: the panic has been told.
+fn end_at_once() -> ! {
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: None });
+    std::process::abort()
 }
 
 /// A meeting through the coordinator.
