@@ -1,6 +1,7 @@
 //! Ranks as processes that a launcher has started: each variable set makes one run, and nobody else gets into it.
 
 mod cli_support;
+mod process_support;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use cli_support::program;
 use collcheck::report::results::{Results, read_results};
 use collcheck::run::result::{FailKind, Outcome};
-use rustix::process::{Pid, Signal, kill_process};
+use process_support::{children, running, send, within};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -149,32 +151,6 @@ fn line(output: &Output) -> String {
     let text = stderr(output);
     assert_eq!(text.lines().count(), 1, "{text}");
     text.trim_end().to_owned()
-}
-
-fn children(parent: i32) -> Vec<i32> {
-    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let parent_of = |pid: i32| -> Option<i32> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-    };
-    all.filter(|pid| parent_of(*pid) == Some(parent)).collect()
-}
-
-fn running(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-}
-
-fn send(pid: i32, signal: Signal) {
-    let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
-}
-
-fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + limit;
-    while !holds() {
-        assert!(Instant::now() < end, "not within {limit:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Runs small cases in as many processes as there are sets of variables, and expects one run of so many ranks.
@@ -332,7 +308,10 @@ fn long(deadline: &str) -> (Job, Vec<i32>) {
     for rank in [0, 1] {
         job.start(&open_mpi(rank, 2, &name), &cases);
     }
-    let workers = |job: &Job| -> Vec<i32> { [0, 1].into_iter().flat_map(|index| children(job.pid(index))).collect() };
+    let workers = |job: &Job| -> Vec<i32> {
+        let all = [0, 1].into_iter().flat_map(|index| children(job.pid(index)));
+        all.map(|child| child.pid).collect()
+    };
     let journal = job.json(0).with_extension("json.partial");
     within(Duration::from_secs(60), "workers that run", || {
         workers(&job).len() == 2 && fs::read(&journal).is_ok_and(|journal| !journal.is_empty())

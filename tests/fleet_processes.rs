@@ -1,19 +1,21 @@
 //! Ranks as processes: they may be killed and stopped at any time, and so may their coordinator.
 
 mod cli_support;
+mod process_support;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cli_support::program;
 use collcheck::report::results::{Results, read_results};
 use collcheck::run::result::{CaseResult, FailKind, Outcome};
 use collcheck::trace::Class;
+use process_support::{children, running, send, within};
 use rand::RngExt;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 /// A run of three processes on the host backend.
 struct Run {
@@ -51,41 +53,6 @@ impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-struct Process {
-    pid: i32,
-    parent: i32,
-    state: char,
-    started: u64,
-}
-
-fn process(pid: i32) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    let state = fields.first()?.chars().next()?;
-    Some(Process { pid, parent: fields.get(1)?.parse().ok()?, state, started: fields.get(19)?.parse().ok()? })
-}
-
-fn children(parent: i32) -> Vec<Process> {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter_map(process).filter(|process| process.parent == parent).collect()
-}
-
-fn running(pid: i32) -> bool {
-    process(pid).is_some_and(|process| process.state != 'Z')
-}
-
-fn send(pid: i32, signal: Signal) {
-    let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
-}
-
-fn within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + limit;
-    while !holds() {
-        assert!(Instant::now() < end, "not within {limit:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

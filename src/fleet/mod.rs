@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Between worker and station a `recorder` writes every call into the rank's `log`. What does not come back before its
-//! [`deadline`], or has lost a rank, is judged by an [`inquest`] over all logs, once it is known what each `queue` got through.
+//! [`deadline`], or has lost a rank, is judged by an [`inquest`] over all logs.
 
 pub mod deadline;
 mod drill;
@@ -31,7 +31,6 @@ mod pass;
 mod place;
 pub mod processes;
 pub mod protocol;
-mod queue;
 mod recorder;
 pub mod staging;
 pub mod team;

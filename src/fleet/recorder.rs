@@ -482,5 +482,4 @@ impl Station for Recorder {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;

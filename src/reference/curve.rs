@@ -79,25 +79,9 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Primitive;
-    use crate::reference::{Choice, Provenance};
 
     fn point(bytes: u64, lower: Option<f64>, upper: Option<f64>) -> Point {
         Point { bytes, metric: Metric::BusbwGbs, value: None, lower, upper, tolerance: None, plateau: false }
-    }
-
-    fn entry(points: Vec<Point>) -> Entry {
-        Entry {
-            primitive: Primitive::AllReduce,
-            op: Choice::Any,
-            dtype: Choice::Any,
-            algorithm: Choice::Any,
-            provenance: Provenance::Measured,
-            source: "test".to_owned(),
-            tolerance: None,
-            disputed: None,
-            points,
-        }
     }
 
     fn close(a: Option<f64>, b: f64) -> bool {
@@ -107,28 +91,28 @@ mod tests {
     /// 1 KiB and 4 KiB, half way in log(bytes) at 2 KiB: the figures' geometric means.
     #[test]
     fn between_points_figures_are_interpolated_in_log_space() {
-        let e = entry(vec![point(1024, Some(10.0), Some(20.0)), point(4096, Some(40.0), Some(45.0))]);
+        let e = Entry::of_points(vec![point(1024, Some(10.0), Some(20.0)), point(4096, Some(40.0), Some(45.0))]);
         let r = e.range(Metric::BusbwGbs, 2048).unwrap();
         assert!(close(r.lower, 20.0), "sqrt(10 * 40): {r:?}");
         assert!(close(r.upper, 30.0), "sqrt(20 * 45): {r:?}");
         // A quarter of the way from 1 B to 16 B is 2 B; 16^(1/4) = 2.
-        let e = entry(vec![point(1, Some(1.0), None), point(16, Some(16.0), None)]);
+        let e = Entry::of_points(vec![point(1, Some(1.0), None), point(16, Some(16.0), None)]);
         assert!(close(e.range(Metric::BusbwGbs, 2).unwrap().lower, 2.0));
     }
 
     #[test]
     fn a_bound_that_one_neighbour_lacks_is_absent_between_them() {
-        let e = entry(vec![point(1024, Some(10.0), Some(20.0)), point(4096, Some(40.0), None)]);
+        let e = Entry::of_points(vec![point(1024, Some(10.0), Some(20.0)), point(4096, Some(40.0), None)]);
         let r = e.range(Metric::BusbwGbs, 2048).unwrap();
         assert!(r.lower.is_some() && r.upper.is_none());
         assert_eq!(e.range(Metric::BusbwGbs, 1024).unwrap().upper, Some(20.0), "at the point itself it stands");
-        let e = entry(vec![point(1024, Some(10.0), None), point(4096, None, Some(20.0))]);
+        let e = Entry::of_points(vec![point(1024, Some(10.0), None), point(4096, None, Some(20.0))]);
         assert_eq!(e.range(Metric::BusbwGbs, 2048), None, "without bounds nothing is said");
     }
 
     #[test]
     fn nothing_is_said_beyond_the_ends_but_on_a_plateau() {
-        let mut e = entry(vec![point(1024, Some(10.0), None), point(4096, Some(40.0), None)]);
+        let mut e = Entry::of_points(vec![point(1024, Some(10.0), None), point(4096, Some(40.0), None)]);
         assert_eq!(e.range(Metric::BusbwGbs, 1013), None);
         assert_eq!(e.range(Metric::BusbwGbs, 4097), None);
         assert_eq!(e.range(Metric::TimeUs, 1024), None);
@@ -140,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_first_size_that_was_rounded_down_to_blocks_is_still_the_first_size() {
-        let e = entry(vec![point(1 << 20, Some(10.0), None)]);
+        let e = Entry::of_points(vec![point(1 << 20, Some(10.0), None)]);
         // 1 MiB of floats over 7 ranks, each block a multiple of 16 bytes.
         assert_eq!(e.range(Metric::BusbwGbs, 1_048_544).unwrap().lower, Some(10.0));
         assert_eq!(e.range(Metric::BusbwGbs, 1_030_000), None);
@@ -148,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_tolerance_bounds_a_value_on_both_sides() {
-        let mut e = entry(vec![point(1024, None, None), point(4096, None, None)]);
+        let mut e = Entry::of_points(vec![point(1024, None, None), point(4096, None, None)]);
         e.tolerance = Some(0.25);
         e.points.iter_mut().for_each(|p| p.value = Some(100.0));
         e.points.iter_mut().filter(|p| p.bytes == 1024).for_each(|p| p.tolerance = Some(0.5));

@@ -205,6 +205,24 @@ impl Check for Entry {
     }
 }
 
+#[cfg(test)]
+impl Entry {
+    /// Of points that hold for anything.
+    pub(super) fn of_points(points: Vec<Point>) -> Entry {
+        Entry {
+            primitive: Primitive::AllReduce,
+            op: Choice::Any,
+            dtype: Choice::Any,
+            algorithm: Choice::Any,
+            provenance: Provenance::Measured,
+            source: "test".to_owned(),
+            tolerance: None,
+            disputed: None,
+            points,
+        }
+    }
+}
+
 impl Entry {
     /// The points of one metric, in order of size.
     pub fn curve(&self, metric: Metric) -> impl Iterator<Item = &Point> {

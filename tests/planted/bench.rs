@@ -3,12 +3,16 @@
 use collcheck::backend::host::HostStation;
 use collcheck::backend::{Buffer, Content, Placement, Region, Station, Verdict};
 use collcheck::case::primitive::{Segment, Source};
-use collcheck::case::{Case, DType, Kind, Op};
+use collcheck::case::{Case, Kind, Op};
 use collcheck::oracle::Plan;
 use collcheck::oracle::forensics::{Explanation, Fault, Scene, explain};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::host_support::{Trial, backend, on_all_ranks};
+
+#[path = "fold.rs"]
+mod fold;
+pub use fold::fold;
 
 /// The seed of inputs, as in [`Trial::new`].
 const SEED: u64 = 11;
@@ -153,42 +157,4 @@ pub fn mostly_named(found: &Explanation, fault: Fault, context: &str) {
     let Some(finding) = found.findings.first() else { panic!("{told}") };
     assert!(5 * finding.covers >= 4 * found.shape.sampled, "{told}");
     assert!(finding.fault == fault || finding.alternatives.contains(&fault), "{told}");
-}
-
-/// A reduction by plain folding in a wide type: `times` is how often each rank counts.
-pub fn fold(plan: &Plan, op: Op, index: u64, times: impl Fn(u32) -> u32) -> u64 {
-    let dtype: DType = plan.dtype();
-    let width = 8 * dtype.size() as u32;
-    let ranks = plan.params().ranks;
-    let counted = (0..ranks).flat_map(|rank| (0..times(rank)).map(move |_| rank));
-    match dtype.kind() {
-        Kind::Float(format) => {
-            let scale = |rank| if op == Op::Mulsum { format.decode(plan.scalar(rank), width) } else { 1.0 };
-            let values = counted.map(|rank| format.decode(plan.input(rank, index), width) * scale(rank));
-            let result = match op {
-                Op::Prod => values.product(),
-                Op::Min => values.fold(f64::INFINITY, f64::min),
-                Op::Max => values.fold(f64::NEG_INFINITY, f64::max),
-                Op::Avg => values.sum::<f64>() / f64::from(ranks),
-                Op::Sum | Op::Mulsum => values.sum(),
-            };
-            format.encode(result, width)
-        }
-        kind => {
-            let value = |bits: u64| match kind {
-                Kind::Signed => i128::from((bits << (64 - width)) as i64 >> (64 - width)),
-                _ => i128::from(bits),
-            };
-            let scale = |rank| if op == Op::Mulsum { value(plan.scalar(rank)) } else { 1 };
-            let values = counted.map(|rank| value(plan.input(rank, index)).wrapping_mul(scale(rank)));
-            let result = match op {
-                Op::Prod => values.fold(1, i128::wrapping_mul),
-                Op::Min => values.min().unwrap_or(0),
-                Op::Max => values.max().unwrap_or(0),
-                Op::Avg => values.sum::<i128>() / i128::from(ranks),
-                Op::Sum | Op::Mulsum => values.fold(0, i128::wrapping_add),
-            };
-            result as u64 & dtype.mask()
-        }
-    }
 }

@@ -1,42 +1,15 @@
 //! late-input: a rank's input is written after the call was made, while it runs: a producer behind its consumer.
 
 use super::super::area::{before, input};
-use super::super::{Expectation, Family, Fault, Injector, Method, Rank};
-use super::{LAG_US, STALE, beside, no_reduction};
+use super::super::{Injector, Rank};
+use super::{LAG_US, Stale, beside};
 use crate::backend::{Call, RankError};
-use crate::case::{DType, Op, Primitive};
 
-pub struct LateInput;
-
-impl Fault for LateInput {
-    fn name(&self) -> &'static str {
-        "late-input"
-    }
-
-    fn family(&self) -> Family {
-        Family::Race
-    }
-
-    fn deed(&self) -> &'static str {
-        "has its input written after the call is made, and before it is done"
-    }
-
-    fn misfit(&self, primitive: Primitive, op: Option<Op>, dtype: DType) -> Option<&'static str> {
-        no_reduction(primitive, op, dtype)
-    }
-
-    fn method(&self) -> Method {
-        Method::Ordered
-    }
-
-    fn injector(&self) -> Box<dyn Injector> {
-        Box::new(Race)
-    }
-
-    fn expects(&self) -> Expectation {
-        STALE
-    }
-}
+pub static LATE_INPUT: Stale = Stale {
+    name: "late-input",
+    deed: "has its input written after the call is made, and before it is done",
+    injector: || Box::new(Race),
+};
 
 struct Race;
 

@@ -12,7 +12,7 @@ pub(super) mod overlap;
 pub(super) mod reuse;
 
 use super::armed::Rank;
-use super::{Called, Detector, Expectation, Who};
+use super::{Called, Detector, Expectation, Family, Fault, Injector, Method, Who};
 use crate::backend::RankError;
 use crate::case::{DType, Op, Primitive};
 use crate::oracle::forensics;
@@ -20,17 +20,47 @@ use crate::oracle::forensics;
 /// How late the late one is: far more than a small call takes, on a machine that has other things to do as well.
 const LAG_US: u32 = 30_000;
 
-/// The culprit contributed what it had in the run before.
-const STALE: Expectation = Expectation {
-    by: &[Detector::Value],
-    called: Called::Values("a contribution of the run before", |fault| {
-        matches!(fault, forensics::Fault::StaleContribution { .. })
-    }),
-    who: Who::Culprit,
-};
+/// A race whose loser is the culprit's input: it contributes what it had in the run before.
+pub(super) struct Stale {
+    name: &'static str,
+    deed: &'static str,
+    injector: fn() -> Box<dyn Injector>,
+}
 
-fn no_reduction(primitive: Primitive, _op: Option<Op>, _dtype: DType) -> Option<&'static str> {
-    (!primitive.unit().reduces()).then_some("whose contribution is wrong is told of reductions")
+impl Fault for Stale {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn family(&self) -> Family {
+        Family::Race
+    }
+
+    fn deed(&self) -> &'static str {
+        self.deed
+    }
+
+    fn misfit(&self, primitive: Primitive, _op: Option<Op>, _dtype: DType) -> Option<&'static str> {
+        (!primitive.unit().reduces()).then_some("whose contribution is wrong is told of reductions")
+    }
+
+    fn method(&self) -> Method {
+        Method::Ordered
+    }
+
+    fn injector(&self) -> Box<dyn Injector> {
+        (self.injector)()
+    }
+
+    fn expects(&self) -> Expectation {
+        Expectation {
+            by: &[Detector::Value],
+            called: Called::Values("a contribution of the run before", |fault| {
+                matches!(fault, forensics::Fault::StaleContribution { .. })
+            }),
+            who: Who::Culprit,
+        }
+    }
 }
 
 /// Queues something beside the lane's stream.

@@ -1,42 +1,15 @@
 //! no-dependency: a rank's producer runs on another stream than its call, and nothing makes the call wait for it.
 
 use super::super::area::{before, input};
-use super::super::{Expectation, Family, Fault, Injector, Method, Rank};
-use super::{LAG_US, STALE, beside, no_reduction};
+use super::super::{Injector, Rank};
+use super::{LAG_US, Stale, beside};
 use crate::backend::{Call, RankError};
-use crate::case::{DType, Op, Primitive};
 
-pub struct NoDependency;
-
-impl Fault for NoDependency {
-    fn name(&self) -> &'static str {
-        "no-dependency"
-    }
-
-    fn family(&self) -> Family {
-        Family::Race
-    }
-
-    fn deed(&self) -> &'static str {
-        "has its input written on another stream, which the call does not wait for"
-    }
-
-    fn misfit(&self, primitive: Primitive, op: Option<Op>, dtype: DType) -> Option<&'static str> {
-        no_reduction(primitive, op, dtype)
-    }
-
-    fn method(&self) -> Method {
-        Method::Ordered
-    }
-
-    fn injector(&self) -> Box<dyn Injector> {
-        Box::new(Race)
-    }
-
-    fn expects(&self) -> Expectation {
-        STALE
-    }
-}
+pub static NO_DEPENDENCY: Stale = Stale {
+    name: "no-dependency",
+    deed: "has its input written on another stream, which the call does not wait for",
+    injector: || Box::new(Race),
+};
 
 struct Race;
 

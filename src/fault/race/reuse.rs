@@ -1,42 +1,15 @@
 //! reuse: a rank's send buffer is written for the next call while the last one has not read it.
 
 use super::super::area::{before, input};
-use super::super::{Expectation, Family, Fault, Injector, Method, Rank};
-use super::{LAG_US, STALE, beside, no_reduction};
+use super::super::{Injector, Rank};
+use super::{LAG_US, Stale, beside};
 use crate::backend::{Call, RankError};
-use crate::case::{DType, Op, Primitive};
 
-pub struct Reuse;
-
-impl Fault for Reuse {
-    fn name(&self) -> &'static str {
-        "reuse"
-    }
-
-    fn family(&self) -> Family {
-        Family::Race
-    }
-
-    fn deed(&self) -> &'static str {
-        "has its send buffer used again while the call is in flight"
-    }
-
-    fn misfit(&self, primitive: Primitive, op: Option<Op>, dtype: DType) -> Option<&'static str> {
-        no_reduction(primitive, op, dtype)
-    }
-
-    fn method(&self) -> Method {
-        Method::Ordered
-    }
-
-    fn injector(&self) -> Box<dyn Injector> {
-        Box::new(Race)
-    }
-
-    fn expects(&self) -> Expectation {
-        STALE
-    }
-}
+pub static REUSE: Stale = Stale {
+    name: "reuse",
+    deed: "has its send buffer used again while the call is in flight",
+    injector: || Box::new(Race),
+};
 
 struct Race;
 

@@ -1,68 +1,35 @@
-//! Where the processes that a launcher has started report, as long as the run lasts; and workers that they lend.
+//! Where the processes that a launcher has started report, as long as the run lasts.
+
+mod absent;
+mod lent;
+mod listen;
+
+pub use absent::Absent;
+pub use lent::Lent;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::agent::{self, Greeted};
 use super::card::{Card, Seat};
 use super::door::{self, Door};
-use super::errand::{Errand, Notice, Task};
+use super::errand::{Errand, Notice};
 use super::rendezvous::{self, Refusal};
-use super::squad;
-use super::staff::{self, Staff};
+use super::staff;
 use super::wire::{self, Down, Hello, MOST, Who};
-use crate::backend::{Recipe, Unavailable};
-use crate::fleet::launcher::{Address, Placement, Unit};
+use crate::fleet::launcher::{Placement, Unit};
 use crate::fleet::log::Log;
-use crate::trace::{Liveness, text};
+use crate::trace::Liveness;
+use absent::listed;
+use listen::{listen, no_port};
 
 /// How often the door is looked at.
 const LOOK: Duration = Duration::from_millis(3);
 
-/// How long agents may take to say how their workers are.
-const TESTIMONY: Duration = Duration::from_secs(3);
-
 /// How long agents may take to end once the run is over.
 const PARTING: Duration = Duration::from_secs(5);
-
-/// Why there is no coordinator, or not all of its processes. Each on one line.
-#[derive(Debug, thiserror::Error)]
-pub enum Absent {
-    /// The port is in use by this very job.
-    #[error(
-        "another rank 0 of this job listens at {0} already: each rank is started once; \
-         runs at the same time need a COLLCHECK_TOKEN and a --rendezvous each"
-    )]
-    SecondCoordinator(SocketAddr),
-    /// The port is in use by something else.
-    #[error("rank 0 cannot listen at {host}, port {ports}: {why}; give another by --rendezvous HOST:PORT")]
-    NoPort {
-        /// The host.
-        host: String,
-        /// The ports that were tried.
-        ports: String,
-        /// What the last one answered.
-        why: io::Error,
-    },
-    /// Not all have come.
-    #[error("{missing} did not arrive within {seconds:.0} s; here: {here}")]
-    Missing {
-        /// Who, and where known on which host.
-        missing: String,
-        /// How long they had.
-        seconds: f64,
-        /// Who has come, and from where.
-        here: String,
-    },
-    /// The run was interrupted before all were here.
-    #[error("interrupted")]
-    Interrupted,
-}
 
 /// The coordinator's end of all agents.
 pub struct Post {
@@ -322,173 +289,4 @@ impl Post {
             }
         }
     }
-}
-
-/// Workers of agents.
-pub struct Lent {
-    post: Arc<Post>,
-    /// Mapped by workers of this host.
-    _channels: OwnedFd,
-}
-
-impl Lent {
-    /// Lets each agent start its own.
-    pub fn start(post: &Arc<Post>, recipe: Recipe, ranks_per_gpu: u32) -> Result<Lent, Unavailable> {
-        let channels = staff::channels(&recipe)?;
-        let mut state = post.lock();
-        let State { agents, seats, teams, team } = &mut *state;
-        if let Some(gone) = agents.values().find(|agent| agent.gone) {
-            let Card { host, .. } = &gone.card;
-            let why = format!("the process of {} on {host} is gone", gone.card.name());
-            return Err(Unavailable(why));
-        }
-        *teams += 1;
-        let token = door::token();
-        *team = Some(Team {
-            number: *teams,
-            token: token.clone(),
-            here: BTreeMap::new(),
-            process: None,
-            states: vec![Liveness::Alive; seats.len()],
-            logs: vec![None; seats.len()],
-            question: 0,
-            testified: Vec::new(),
-            trouble: None,
-        });
-        for (index, agent) in agents.iter_mut() {
-            let own = (0..).zip(&*seats).filter(|(_, seat)| seat.agent == *index);
-            let task = Task {
-                team: *teams,
-                token: token.clone(),
-                ranks: seats.len() as u32,
-                own: own.map(|(rank, seat)| (rank, seat.gpu)).collect(),
-                ranks_per_gpu,
-                recipe: recipe.clone(),
-                channels: squad::lent(&channels),
-            };
-            // who cannot be told is lost, which its reader finds out
-            let _ = wire::send(&mut agent.stream, &Errand::Start(Box::new(task)));
-        }
-        drop(state);
-        Ok(Lent { post: post.clone(), _channels: channels })
-    }
-}
-
-impl Staff for Lent {
-    fn admit(&mut self) -> Result<Option<Vec<TcpStream>>, Unavailable> {
-        let mut state = self.post.lock();
-        let ranks = state.seats.len();
-        let Some(team) = &mut state.team else { return Err(Unavailable("the run is over".to_owned())) };
-        if let Some(trouble) = &team.trouble {
-            return Err(Unavailable(trouble.clone()));
-        }
-        if team.here.len() < ranks {
-            return Ok(None);
-        }
-        team.here
-            .values()
-            .map(TcpStream::try_clone)
-            .collect::<Result<_, _>>()
-            .map(Some)
-            .map_err(|e| Unavailable(format!("workers cannot be heard: {e}")))
-    }
-
-    fn here(&self) -> Vec<u32> {
-        self.post.lock().team.iter().flat_map(|team| team.here.keys().copied()).collect()
-    }
-
-    /// Rank 0's: it is a child of this process.
-    fn processes(&self) -> Vec<u32> {
-        self.post.lock().team.iter().filter_map(|team| team.process).collect()
-    }
-
-    /// The one that agents of other hosts have used.
-    fn outside(&self) -> Option<IpAddr> {
-        let state = self.post.lock();
-        let used = state.agents.values().filter_map(|agent| Some(agent.stream.local_addr().ok()?.ip()));
-        used.map(|ip| ip.to_canonical()).find(|ip| !ip.is_loopback())
-    }
-
-    fn states(&mut self) -> Vec<Liveness> {
-        self.post.lock().team.as_ref().map(|team| team.states.clone()).unwrap_or_default()
-    }
-
-    /// Agents that do not answer leave those of their ranks out.
-    fn logs(&mut self) -> Vec<Option<Log>> {
-        let end = Instant::now() + TESTIMONY;
-        let mut state = self.post.lock();
-        let State { agents, team, .. } = &mut *state;
-        if let Some(team) = team {
-            team.question += 1;
-            team.testified.clear();
-            team.logs.iter_mut().for_each(|log| *log = None);
-            for agent in agents.values_mut() {
-                let _ = wire::send(&mut agent.stream, &Errand::Testify(team.question));
-            }
-        }
-        drop(state);
-        loop {
-            let state = self.post.lock();
-            let Some(team) = &state.team else { return Vec::new() };
-            let all = state.agents.iter().all(|(index, agent)| agent.gone || team.testified.contains(index));
-            if all || Instant::now() >= end {
-                return team.logs.clone();
-            }
-            drop(state);
-            std::thread::sleep(LOOK);
-        }
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let mut state = self.post.lock();
-        // closes the workers' connections, as far as the crew has let go of them
-        state.team = None;
-        for agent in state.agents.values_mut() {
-            let _ = wire::send(&mut agent.stream, &Errand::Dismiss);
-        }
-    }
-}
-
-/// The first port that can be had. One that this very job listens at already is an error of its own.
-fn listen(placement: &Placement) -> Result<Door, Absent> {
-    let address = &placement.rendezvous;
-    let ip = if address.local { loopback(&address.host) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
-    let mut last = io::Error::other("no port is named");
-    for port in &address.ports {
-        match TcpListener::bind((ip, *port)).and_then(Door::new) {
-            Ok(door) => return Ok(door),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                let nearby = if ip.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { ip };
-                let there = SocketAddr::new(nearby, *port);
-                if let Greeted::Refused(_) = agent::greet(there, &agent::probe(placement)) {
-                    return Err(Absent::SecondCoordinator(there));
-                }
-                last = error;
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(no_port(address, last))
-}
-
-fn no_port(address: &Address, why: io::Error) -> Absent {
-    let ports: Vec<String> = address.ports.iter().map(u16::to_string).collect();
-    Absent::NoPort { host: address.host.clone(), ports: ports.join(", "), why }
-}
-
-/// The loopback address by that name.
-fn loopback(host: &str) -> IpAddr {
-    let named = (host, 0).to_socket_addrs().ok().and_then(|mut all| all.next());
-    named.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
-}
-
-/// A few of many.
-fn listed(all: &[String]) -> String {
-    const MOST: usize = 16;
-    let some: Vec<&str> = all.iter().take(MOST).map(String::as_str).collect();
-    let more = all.len().saturating_sub(MOST);
-    let list = if more > 0 { format!("{} and {more} more", some.join(", ")) } else { some.join(", ") };
-    if list.is_empty() { "nobody".to_owned() } else { text::line(&list) }
 }

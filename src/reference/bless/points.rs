@@ -113,8 +113,7 @@ fn rounded(figure: f64, round: fn(f64) -> f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::Primitive;
-    use crate::reference::{Choice, Entry, Provenance};
+    use crate::reference::Entry;
 
     /// Times with 10 % to either side; busbw is bytes over time.
     fn ranges(times: &[(u64, f64)]) -> Vec<Ranged> {
@@ -126,17 +125,7 @@ mod tests {
     }
 
     fn entry(times: &[(u64, f64)]) -> Entry {
-        Entry {
-            primitive: Primitive::AllReduce,
-            op: Choice::Any,
-            dtype: Choice::Any,
-            algorithm: Choice::Any,
-            provenance: Provenance::Measured,
-            source: "test".to_owned(),
-            tolerance: None,
-            disputed: None,
-            points: points(&ranges(times)),
-        }
+        Entry::of_points(points(&ranges(times)))
     }
 
     /// latency 10 us, 100 GB/s, from 1 KiB to 64 MiB.
