@@ -47,6 +47,8 @@ fn placement(case: &Case, in_place: bool, mean_us: f64) -> PlacementResult {
         busbw_gbs: bandwidth::busbw_gbs(bytes, unit.busbw_factor(2), mean_us),
         wrong: Some(0),
         first_wrong: None,
+        agree: None,
+        repeats: None,
     }
 }
 

@@ -32,6 +32,8 @@ fn placement(in_place: bool, mean_us: f64, busbw_gbs: f64) -> PlacementResult {
         busbw_gbs,
         wrong: Some(0),
         first_wrong: None,
+        agree: None,
+        repeats: None,
     }
 }
 

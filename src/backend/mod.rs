@@ -411,6 +411,10 @@ pub trait Station: Send {
     /// Checks the guard zones around both buffers as they were last prepared.
     fn guards(&mut self, lane: usize) -> Result<Option<GuardBreach>, RankError>;
 
+    /// Waits for the lane, and returns the [`crate::oracle::fingerprint`] of the region's bits: the same number for the same
+    /// bits, in whatever rank's buffer.
+    fn fingerprint(&mut self, lane: usize, region: &Region<'_>) -> Result<u64, RankError>;
+
     /// Flips bits of one element, for tests that prove that a wrong result is seen.
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError>;
 

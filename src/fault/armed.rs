@@ -121,6 +121,10 @@ impl Station for Armed<'_> {
         self.rank.station.guards(lane)
     }
 
+    fn fingerprint(&mut self, lane: usize, region: &Region<'_>) -> Result<u64, RankError> {
+        self.rank.station.fingerprint(lane, region)
+    }
+
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         self.rank.station.tamper(lane, buffer, dtype, index, xor)
     }

@@ -79,6 +79,17 @@ pub struct Measured {
     pub input: Option<Verdict>,
     /// A guard zone that was written to.
     pub guard: Option<GuardBreach>,
+    /// Fingerprints of the output, where results are not known bit for bit.
+    pub bits: Option<Bits>,
     /// The launch that the three speak of: the first one with a fault, if there was any.
     pub occasion: Occasion,
+}
+
+/// Fingerprints of one rank's output, see [`crate::oracle::fingerprint`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bits {
+    /// Of the first launch.
+    pub first: u64,
+    /// Of the last one, on the same inputs, if there was one.
+    pub again: Option<u64>,
 }

@@ -355,6 +355,11 @@ impl Station for Recorder {
         self.station.guards(lane)
     }
 
+    fn fingerprint(&mut self, lane: usize, region: &Region<'_>) -> Result<u64, RankError> {
+        self.at(Doing::Checking);
+        self.station.fingerprint(lane, region)
+    }
+
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         self.station.tamper(lane, buffer, dtype, index, xor)
     }

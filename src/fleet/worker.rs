@@ -5,7 +5,7 @@ use super::found::{self, Found};
 use super::occasion::Launch;
 use super::part::Inputs;
 use super::pass::Pass;
-use super::protocol::{Measured, Report, Request};
+use super::protocol::{Bits, Measured, Report, Request};
 use super::timing::{self, Times, Trigger};
 use crate::backend::{Placement, RankError, Station, Verdict};
 use crate::fault::Armed;
@@ -51,38 +51,57 @@ fn carry_out(station: &mut dyn Station, meeting: &dyn Meeting, request: &Request
 fn place(pass: &mut Pass<'_>) -> (Vec<Measured>, Option<RankError>) {
     let drill = drill::of(pass);
     let inputs = pass.inputs(0);
-    let (given, mut found) = match open(pass, &inputs, drill.is_none()) {
+    let (given, mut lanes) = match open(pass, &inputs, drill.is_none()) {
         Ok(opened) => opened,
         Err(error) => return (Vec::new(), Some(error)),
     };
-    let (times, error) = match carry_on(pass, inputs, drill, &mut found) {
+    let (times, error) = match carry_on(pass, inputs, drill, &mut lanes) {
         Ok(times) => (times, None),
-        Err(error) => (vec![Times::default(); found.len()], Some(error)),
+        Err(error) => (vec![Times::default(); lanes.found.len()], Some(error)),
     };
     let placement = pass.placement;
-    let lanes = found.into_iter().zip(times).zip(given);
-    (lanes.map(|((found, times), given)| measured(placement, given, found, times)).collect(), error)
+    let Results { found, bits } = lanes;
+    let lanes = found.into_iter().zip(bits).zip(times).zip(given);
+    let measured = lanes.map(|(((found, bits), times), given)| {
+        let Found { output, input, guard, occasion } = found;
+        let Times { mean_us, iteration_us } = times;
+        Measured { placement, mean_us, iteration_us, given, output, input, guard, bits, occasion }
+    });
+    (measured.collect(), error)
 }
 
-/// All that comes after the first launch; what is found is added to `found`.
+/// What is known of results, lane by lane.
+struct Results {
+    found: Vec<Found>,
+    bits: Vec<Option<Bits>>,
+}
+
+/// All that comes after the first launch; what is found is added to `results`.
 fn carry_on(
     pass: &mut Pass<'_>,
     mut inputs: Inputs,
     drill: Option<Drill>,
-    found: &mut Vec<Found>,
+    results: &mut Results,
 ) -> Result<Vec<Times>, RankError> {
     let mut trigger = Trigger::Calls;
+    let drilled = drill.is_some();
     if let Some(drill) = drill {
         let drilled = drill(pass)?;
         (inputs, trigger) = (drilled.inputs, drilled.trigger);
-        found::add(found, drilled.found);
+        found::add(&mut results.found, drilled.found);
     }
     let times = timing::time(pass, &inputs, trigger)?;
     // The same inputs give the same output again, unless the call has overwritten them.
     let repeatable = pass.placement == Placement::OutOfPlace || pass.request.case.op.is_none();
     if pass.request.iters > 0 && repeatable {
-        let again = pass.collect(&inputs, &Launch::Timed);
-        found::add(found, pass.agree(again)?);
+        let collected = pass.collect(&inputs, &Launch::Timed);
+        let again = collected.and_then(|found| Ok((found, pass.fingerprints(&inputs)?)));
+        let (again, bits) = pass.agree(again)?;
+        found::add(&mut results.found, again);
+        if !drilled {
+            let both = results.bits.iter_mut().zip(bits);
+            both.for_each(|(known, again)| known.iter_mut().for_each(|known| known.again = again));
+        }
     }
     Ok(times)
 }
@@ -93,7 +112,7 @@ fn carry_on(
 /// connections, nor for a refusal.
 ///
 /// Inputs are checked before it, so that a wrong one is not taken for a wrong result.
-fn open(pass: &mut Pass<'_>, inputs: &Inputs, tamper: bool) -> Result<(Vec<Option<Verdict>>, Vec<Found>), RankError> {
+fn open(pass: &mut Pass<'_>, inputs: &Inputs, tamper: bool) -> Result<(Vec<Option<Verdict>>, Results), RankError> {
     let prepared = stage(pass, inputs).and_then(|()| pass.inspect(inputs));
     let given = pass.agree(prepared)?;
     let launched = pass.launch(inputs);
@@ -101,8 +120,11 @@ fn open(pass: &mut Pass<'_>, inputs: &Inputs, tamper: bool) -> Result<(Vec<Optio
     let waited = pass.station.wait();
     pass.agree(waited)?;
     let damaged = if tamper { pass.tamper() } else { Ok(()) };
-    let checked = damaged.and_then(|()| pass.collect(inputs, &Launch::First));
-    Ok((given, pass.agree(checked)?))
+    let collected = damaged.and_then(|()| pass.collect(inputs, &Launch::First));
+    let checked = collected.and_then(|found| Ok((found, pass.fingerprints(inputs)?)));
+    let (found, bits) = pass.agree(checked)?;
+    let bits = bits.into_iter().map(|bits| bits.map(|first| Bits { first, again: None })).collect();
+    Ok((given, Results { found, bits }))
 }
 
 fn stage(pass: &mut Pass<'_>, inputs: &Inputs) -> Result<(), RankError> {
@@ -110,10 +132,4 @@ fn stage(pass: &mut Pass<'_>, inputs: &Inputs) -> Result<(), RankError> {
     pass.poison(inputs)?;
     pass.produce(inputs, false)?;
     pass.station.wait()
-}
-
-fn measured(placement: Placement, given: Option<Verdict>, found: Found, times: Times) -> Measured {
-    let Found { output, input, guard, occasion } = found;
-    let Times { mean_us, iteration_us } = times;
-    Measured { placement, mean_us, iteration_us, given, output, input, guard, occasion }
 }

@@ -1,6 +1,6 @@
 // Kernels that write contents, compare memory with them, and check guard zones.
 //
-// All but the guard kernel take (Params, Job, Outcome*). They run on up to 2^20 blocks of THREADS threads, see `grid` in
+// All but the guard and fingerprint kernels take (Params, Job, Outcome*). They run on up to 2^20 blocks of THREADS threads, see `grid` in
 // mod.rs. Memory is walked in tiles of BATCH vectors a thread, so that as many loads are under way at a time.
 
 #include "job.cuh"
@@ -362,6 +362,16 @@ KERNEL guard(u64 ptr, u64 len, u32 byte, Outcome *out)
 {
     const Job job{ptr, len, 0, 0, 0, 0, CHECK, 0};
     check<false>(Constant{byte & 0xff}, 0xff, 1, job, out);
+}
+
+// Adds the fingerprint of `len` elements to `sum`.
+KERNEL fingerprint(u64 ptr, u64 len, u32 width, u64 *sum)
+{
+    u64 own = 0;
+    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < len; i += (u64)gridDim.x * THREADS)
+        own += fingerprint_term(i, load_element(ptr + i * width, width));
+    if (own)
+        atomicAdd(sum, own);
 }
 
 // A rank's inputs to a reduction: fill, poison and check, by words of memory. One division for each thread.

@@ -4,7 +4,7 @@
 //! holds the structures below, and `kernels.cu` the kernels. `build-ptx.py` makes the PTX, which is committed: building
 //! collcheck takes no CUDA toolkit, and running it only the driver (525 or later).
 //!
-//! Every kernel but [`GUARD`] takes `(Params, Job, Outcome*)`, the first two by value, and any grid from [`grid`]. A
+//! Every kernel but [`GUARD`] and [`FINGERPRINT`] takes `(Params, Job, Outcome*)`, the first two by value, and any grid from [`grid`]. A
 //! region may begin and end at any element; its address must be a multiple of the element's size.
 
 use crate::backend::MAX_SAMPLES;
@@ -108,9 +108,14 @@ impl Outcome {
 /// `byte`. Indices in the outcome count bytes from `ptr` on.
 pub const GUARD: &str = "guard";
 
+/// The kernel that adds up [`crate::oracle::fingerprint`]: takes `(u64 ptr, u64 len, u32 width, u64 *sum)`, for `len` elements of
+/// `width` bytes, and any grid from [`small_grid`].
+pub const FINGERPRINT: &str = "fingerprint";
+
 /// All kernels.
-pub const NAMES: [&str; 39] = [
+pub const NAMES: [&str; 40] = [
     GUARD,
+    FINGERPRINT,
     "check_exact",
     "check_exact_8",
     "check_near",
@@ -224,4 +229,10 @@ const MOST_BLOCKS: u64 = 1 << 20;
 pub fn grid(bytes: u64, sms: u32) -> (u32, u32) {
     let most = (u64::from(sms.max(1)) * BLOCKS_PER_SM).min(MOST_BLOCKS);
     (bytes.div_ceil(TILE).clamp(1, most) as u32, THREADS)
+}
+
+/// Likewise, with no more blocks than run at a time: each thread adds to one number in the end.
+pub fn small_grid(bytes: u64, sms: u32) -> (u32, u32) {
+    let (blocks, threads) = grid(bytes, sms);
+    (blocks.min(sms.max(1).saturating_mul(8)), threads)
 }

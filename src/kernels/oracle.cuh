@@ -86,6 +86,15 @@ typedef struct Params {
     Scenario table[SCENARIOS];
 } Params;
 
+/* Rust: oracle::fingerprint::term. */
+FN u64 fingerprint_term(u64 index, u64 bits)
+{
+    u64 z = bits + (index + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
 /* 64 for zero. */
 FN u32 leading_zeros_64(u64 x)
 {

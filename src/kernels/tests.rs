@@ -58,15 +58,15 @@ fn fills_can_let_go_early_in_the_newer_ptx_only() {
     let instruction = "griddepcontrol.launch_dependents;";
     assert!(!ptx(7).contains(instruction));
     for kernel in ptx(9).split(".visible .entry ").skip(1) {
-        let fills = !kernel.starts_with("check") && !kernel.starts_with(GUARD);
-        assert_eq!(kernel.contains(instruction), fills, "{:?}", kernel.lines().next());
+        let looks = ["check", GUARD, FINGERPRINT].iter().any(|name| kernel.starts_with(name));
+        assert_eq!(kernel.contains(instruction), !looks, "{:?}", kernel.lines().next());
     }
 }
 
 /// Every op, dtype and kind of data that a region can have; and every kernel serves some.
 #[test]
 fn every_region_has_its_own_kernel() {
-    let mut used = BTreeSet::from([GUARD]);
+    let mut used = BTreeSet::from([GUARD, FINGERPRINT]);
     for dtype in DType::ALL {
         let ops = Op::ALL.into_iter().map(Some).chain([None]);
         for op in ops {
@@ -96,6 +96,8 @@ fn grids_cover_small_regions_and_are_limited_for_large_ones() {
     assert_eq!(grid(1 << 40, 132), (132 * 64, 256));
     assert_eq!(grid(1 << 40, 0), (64, 256));
     assert_eq!(grid(u64::MAX, u32::MAX).0, 1 << 20);
+    assert_eq!(small_grid(1 << 40, 132), (132 * 8, 256));
+    assert_eq!(small_grid(1, 0), (1, 256));
 }
 
 #[test]

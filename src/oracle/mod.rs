@@ -27,6 +27,7 @@
 pub mod average;
 pub mod combine;
 mod data;
+pub mod fingerprint;
 pub mod forensics;
 mod format;
 mod hash;
@@ -136,6 +137,11 @@ impl Plan {
         let p = &self.params;
         let random = element(p.target_key, p.width, index);
         ((random & p.target_and).wrapping_add(p.target_add) ^ p.target_xor) & p.mask
+    }
+
+    /// Whether results have these bits and no others; else some that are near pass too.
+    pub fn is_exact(&self) -> bool {
+        self.params.tolerance == 0
     }
 
     /// Whether `actual` passes for `expected`: the same bits, for an inexact float avg at most 2 ulp away, or of special

@@ -47,6 +47,8 @@ pub fn placement(in_place: bool, mean_us: f64, busbw_gbs: f64) -> PlacementResul
         busbw_gbs,
         wrong: Some(0),
         first_wrong: None,
+        agree: None,
+        repeats: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reports of all ranks -> one result.
 
+mod agreement;
+
 use super::known;
 use super::result::{CaseResult, FailKind, FirstWrong, Judgement, Outcome, PlacementResult};
 use crate::backend::{GuardBreach, Placement, RankError};
@@ -48,8 +50,10 @@ pub fn assemble(case: &Case, ranks: u32, reports: &[Report], explain: &Explain<'
             .collect();
         if !measured.is_empty() && measured.len() == reports.len() {
             let figures = figures(case, ranks, placement, &measured, explain);
-            wrong.extend(wrong_line(&measured));
-            result.placements.push(figures);
+            let agreement = agreement::judge(case, ranks, &measured);
+            wrong.extend(wrong_line(&measured).or(agreement.complaint));
+            let (agree, repeats) = (agreement.agree, agreement.repeats);
+            result.placements.push(PlacementResult { agree, repeats, ..figures });
         }
     }
     let damage = reports.iter().flat_map(|r| r.placements.iter().flat_map(|m| damage(r.rank, m)));
@@ -117,6 +121,8 @@ fn figures(
         busbw_gbs: bandwidth::busbw_gbs(bytes, unit.busbw_factor(ranks), mean_us),
         wrong: checked.then_some(wrong),
         first_wrong,
+        agree: None,
+        repeats: None,
     }
 }
 

@@ -50,6 +50,8 @@ mod tests {
             busbw_gbs: 1.0 / mean_us,
             wrong: Some(0),
             first_wrong: None,
+            agree: None,
+            repeats: None,
         };
         CaseResult { outcome, placements: vec![figure], message: format!("{mean_us}"), ..frame(&case, 2) }
     }

@@ -155,6 +155,12 @@ pub struct PlacementResult {
     pub wrong: Option<u64>,
     /// The first of them.
     pub first_wrong: Option<FirstWrong>,
+    /// Whether ranks that get the same reduction hold the same bits; absent where none do, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agree: Option<bool>,
+    /// Whether launches on the same inputs give the same bits; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<bool>,
 }
 
 /// Statistics of single launches, in microseconds.

@@ -162,6 +162,10 @@ impl Station for Disturbed {
     fn guards(&mut self, lane: usize) -> Result<Option<GuardBreach>, RankError> {
         self.station.guards(lane)
     }
+    fn fingerprint(&mut self, lane: usize, region: &Region<'_>) -> Result<u64, RankError> {
+        self.station.fingerprint(lane, region)
+    }
+
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         self.station.tamper(lane, buffer, dtype, index, xor)
     }

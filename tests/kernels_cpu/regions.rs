@@ -15,6 +15,7 @@ use super::{plans, unmasked};
 
 pub type Kernel = unsafe extern "C" fn(Params, Job, *mut Outcome);
 type LaunchGuard = unsafe extern "C" fn(u32, u64, u64, u32, *mut Outcome);
+type LaunchFingerprint = unsafe extern "C" fn(u32, u64, u64, u32, *mut u64);
 type Launch = unsafe extern "C" fn(Kernel, u32, *const Params, *const Job, *mut Outcome);
 
 /// The kernels, compiled once for all tests. They run one at a time.
@@ -55,6 +56,16 @@ impl Device {
         // SAFETY: the kernel reads the zone, and writes the outcome.
         unsafe { launch(2, zone.as_ptr() as u64, zone.len() as u64, byte.into(), &mut outcome) };
         outcome
+    }
+
+    fn fingerprint(&self, blocks: u32, bytes: &[u8], width: usize) -> u64 {
+        let _one = self.1.lock();
+        // SAFETY: the source gives this name this type.
+        let launch: Symbol<LaunchFingerprint> = unsafe { self.0.get(b"collcheck_launch_fingerprint") }.unwrap();
+        let (mut sum, len) = (0, (bytes.len() / width) as u64);
+        // SAFETY: the kernel reads the bytes, and writes the sum.
+        unsafe { launch(blocks, bytes.as_ptr() as u64, len, width as u32, &mut sum) };
+        sum
     }
 }
 
@@ -357,6 +368,24 @@ fn an_early_fill_writes_what_a_fill_writes() {
         region.run(device, Action::Fill, &mut Outcome::EMPTY.clone());
         for index in region.elements() {
             assert_eq!(region.get(index), region.content(index), "{} {index}", region.describe());
+        }
+    }
+}
+
+#[test]
+fn fingerprints_are_the_same_in_both_languages_whatever_the_grid() {
+    let Some(device) = Device::new() else { return };
+    let mut random = StdRng::seed_from_u64(5);
+    for width in [1, 2, 4, 8] {
+        for len in [0usize, 1, 255, 1000] {
+            // the heap aligns for any width
+            let words: Vec<u64> = (0..len * width / 8 + 1).map(|_| random.random()).collect();
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let bytes = &bytes[..len * width];
+            let expected = collcheck::oracle::fingerprint::sum(bytes, width, 0);
+            for blocks in [1, 3] {
+                assert_eq!(device.fingerprint(blocks, bytes, width), expected, "{len} elements of {width}");
+            }
         }
     }
 }

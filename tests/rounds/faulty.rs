@@ -244,6 +244,10 @@ impl Station for FaultyStation {
         self.inner.guards(lane)
     }
 
+    fn fingerprint(&mut self, lane: usize, region: &Region<'_>) -> Result<u64, RankError> {
+        self.inner.fingerprint(lane, region)
+    }
+
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         assert!(!self.recording, "damage cannot be captured");
         self.inner.tamper(lane, buffer, dtype, index, xor)

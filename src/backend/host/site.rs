@@ -10,7 +10,7 @@ use super::memory::Span;
 use super::transport::Links;
 use crate::backend::{Buffer, Call, Content, GuardBreach, Placement, RankError, Region, Twist, Verdict};
 use crate::case::{DType, Op, Primitive, Workload};
-use crate::oracle::Plan;
+use crate::oracle::{Plan, fingerprint};
 
 /// Bytes that are written or compared at a time: whole elements of any type. They pass through a place of the thread's own,
 /// so that no reference is ever to bytes that another thread may be writing.
@@ -131,6 +131,20 @@ impl Site {
             content::compare(bytes, region.plan, content, region.start.wrapping_add(skip), &mut self.found());
         }
         Ok(())
+    }
+
+    /// The fingerprint of the region.
+    pub(super) fn fingerprint(&self, region: &Region<'_>) -> Result<u64, RankError> {
+        let span = self.region("fingerprint", region)?;
+        let size = region.plan.dtype().size() as usize;
+        let (mut place, mut sum) = ([0; PIECE], 0u64);
+        for (at, first) in pieces(&span, region) {
+            let piece = span.part(at, PIECE);
+            let bytes = place.get_mut(..piece.len()).unwrap_or_default();
+            piece.load(bytes);
+            sum = sum.wrapping_add(fingerprint::sum(bytes, size, first));
+        }
+        Ok(sum)
     }
 
     /// What checks have found, which is forgotten.

@@ -246,6 +246,12 @@ impl Station for HostStation {
         self.site.guards()
     }
 
+    fn fingerprint(&mut self, lane: usize, region: &Region<'_>) -> Result<u64, RankError> {
+        self.lane("fingerprint", lane)?;
+        self.rejoin()?;
+        self.site.fingerprint(region)
+    }
+
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {
         self.lane("tamper", lane)?;
         if !self.aside {

@@ -43,6 +43,8 @@ struct Checked {
 pub struct Checker {
     device: DeviceMemory,
     host: Pinned<[Outcome; OUTCOMES]>,
+    /// A fingerprint is added up here.
+    sum: DeviceMemory,
     checked: Vec<Checked>,
 }
 
@@ -52,7 +54,8 @@ impl Checker {
         let device = DeviceMemory::new(size_of::<[Outcome; OUTCOMES]>())?;
         // SAFETY: outcomes are plain integers.
         let host = unsafe { Pinned::zeroed()? };
-        let checker = Checker { device, host, checked: Vec::new() };
+        let sum = DeviceMemory::new(size_of::<u64>())?;
+        let checker = Checker { device, host, sum, checked: Vec::new() };
         checker.reset(0, OUTCOMES, stream)?;
         Ok(checker)
     }
@@ -145,6 +148,33 @@ impl Checker {
         self.checked = checked;
         self.checked.clear();
         Ok(verdict)
+    }
+
+    /// Waits, and returns the fingerprint of a region whose elements lie from `address` on.
+    ///
+    /// # Safety
+    /// The region's bytes must be device memory.
+    pub unsafe fn fingerprint(
+        &mut self,
+        address: u64,
+        region: &Region<'_>,
+        device: &Device,
+        kernels: &Kernels,
+        stream: &Stream,
+    ) -> Result<u64, CudaError> {
+        let size = region.plan.dtype().size();
+        let (mut address, mut length, mut width, mut sum) = (address, region.len, size as u32, self.sum.address());
+        let mut arguments: [*mut c_void; 4] =
+            [(&raw mut address).cast(), (&raw mut length).cast(), (&raw mut width).cast(), (&raw mut sum).cast()];
+        let grid = kernels::small_grid(length * size, device.multiprocessors);
+        let mut bytes = [0; size_of::<u64>()];
+        // SAFETY: these are the kernel's parameters, `sum` is this checker's, and the region is the caller's promise.
+        unsafe {
+            stream.write(sum, &bytes)?;
+            stream.launch(kernels.fingerprint, grid, &mut arguments)?;
+            stream.read(&mut bytes, sum)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
     }
 
     /// Waits, and says where a guard zone of either buffer was written to first.

@@ -9,37 +9,66 @@ use crate::case::Case;
 use crate::kernels::{self, Action};
 use crate::oracle::{Data, Plan};
 
-/// A visible GPU in use.
-pub struct Device {
+/// A visible GPU, asked what it is.
+///
+/// Work needs its context, which is made only then: it takes memory, and a GPU in exclusive-process mode grants it to one
+/// process alone. A coordinator of other processes never makes it.
+pub struct Visible {
     gpu: Gpu,
     /// The driver's number, among the visible ones.
     pub ordinal: u32,
-    /// Its primary context.
-    pub context: Context,
     /// The model.
     pub name: String,
     /// PCI bus id.
     pub bus: String,
+    total: u64,
+    opened: OnceLock<Arc<Device>>,
+}
+
+impl Visible {
+    /// The GPU of this number.
+    pub fn find(cuda: Cuda, ordinal: u32) -> Result<Visible, CudaError> {
+        let gpu = cuda.gpu(ordinal)?;
+        let (name, bus, total) = (gpu.name()?, gpu.bus()?, gpu.memory()?);
+        Ok(Visible { gpu, ordinal, name, bus, total, opened: OnceLock::new() })
+    }
+
+    /// Makes its context, the first time.
+    pub fn open(&self) -> Result<Arc<Device>, CudaError> {
+        if let Some(device) = self.opened.get() {
+            return Ok(Arc::clone(device));
+        }
+        let device = Arc::new(Device::open(self.gpu, self.ordinal)?);
+        Ok(Arc::clone(self.opened.get_or_init(|| device)))
+    }
+
+    /// Bytes that can be had at most: what was free when it was opened, or all that there are.
+    pub fn memory(&self) -> u64 {
+        self.opened.get().map_or(self.total, |device| device.free)
+    }
+}
+
+/// A GPU in use.
+pub struct Device {
+    /// The driver's number, among the visible ones.
+    pub ordinal: u32,
+    /// Its primary context.
+    pub context: Context,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
     /// Bytes that were free before anything was allocated.
-    pub free: u64,
+    free: u64,
     major: u32,
     module: OnceLock<Module>,
 }
 
 impl Device {
-    /// Opens a GPU: makes its context and asks what it is.
-    pub fn open(cuda: Cuda, ordinal: u32) -> Result<Device, CudaError> {
-        let gpu = cuda.gpu(ordinal)?;
+    fn open(gpu: Gpu, ordinal: u32) -> Result<Device, CudaError> {
         let context = gpu.context()?;
         context.activate()?;
         Ok(Device {
-            gpu,
             ordinal,
             context,
-            name: gpu.name()?,
-            bus: gpu.bus()?,
             multiprocessors: gpu.multiprocessors()?,
             free: driver::free_memory()?,
             major: gpu.compute_major()?,
@@ -61,7 +90,12 @@ impl Device {
         };
         let names = names(cases, ranks);
         let of_name = names.into_iter().map(|name| Ok((name, module.kernel(name)?))).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Kernels { module, of_name, guard: module.kernel(kernels::GUARD)? }))
+        Ok(Arc::new(Kernels {
+            module,
+            of_name,
+            guard: module.kernel(kernels::GUARD)?,
+            fingerprint: module.kernel(kernels::FINGERPRINT)?,
+        }))
     }
 }
 
@@ -90,6 +124,8 @@ pub struct Kernels {
     of_name: HashMap<&'static str, Kernel>,
     /// Counts bytes of a guard zone that are not as they were.
     pub guard: Kernel,
+    /// Adds up a fingerprint.
+    pub fingerprint: Kernel,
 }
 
 impl Kernels {
@@ -99,20 +135,20 @@ impl Kernels {
     }
 }
 
-/// How the devices of several ranks are linked: `nvlink`, `pcie`, `same-gpu`, or empty where the driver does not say.
+/// How the GPUs of several ranks are linked: `nvlink`, `pcie`, `same-gpu`, or empty where the driver does not say.
 ///
 /// The driver API names no link type. Native atomics to a peer exist over NVLink only, so they tell the two apart; a
 /// pair that cannot reach each other goes over PCIe and host memory. The weakest pair decides.
-pub fn link(devices: &[Arc<Device>]) -> String {
+pub fn link(gpus: &[Arc<Visible>]) -> String {
     let mut links = Vec::new();
-    for (i, a) in devices.iter().enumerate() {
-        for b in &devices[..i] {
+    for (i, a) in gpus.iter().enumerate() {
+        for b in &gpus[..i] {
             if a.ordinal != b.ordinal {
                 links.push(a.gpu.link(b.gpu).ok());
             }
         }
     }
-    weakest(devices.len(), &links).to_owned()
+    weakest(gpus.len(), &links).to_owned()
 }
 
 /// `links`: (access, native atomics) of each pair of different GPUs, `None` where the driver did not answer.

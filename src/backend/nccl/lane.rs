@@ -173,6 +173,14 @@ impl Lane {
             .ok_or_else(|| outside(call, region.start, region.len, size, buffer))
     }
 
+    /// Waits, and returns the fingerprint of a region.
+    pub fn fingerprint(&mut self, region: &Region<'_>) -> Result<u64, RankError> {
+        let address = self.address("fingerprint", region)?;
+        let Lane { checker, device, kernels, stream, .. } = self;
+        // SAFETY: the region was found to lie in its buffer, and the stream is waited for.
+        Ok(unsafe { checker.fingerprint(address, region, device, kernels, stream)? })
+    }
+
     /// Waits, and says where a guard zone was written to first.
     pub fn guards(&mut self) -> Result<Option<GuardBreach>, RankError> {
         let Lane { checker, buffers, device, kernels, stream, .. } = self;

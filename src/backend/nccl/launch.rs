@@ -105,6 +105,10 @@ impl Launch {
 
     /// Issues all groups. Nothing here allocates unless a call fails.
     pub fn issue(&self, library: &Library, peers: &Peers, lanes: &[Lane]) -> Result<(), RankError> {
+        // Others may have given their buffers back, and the handles may be of a communicator that is gone.
+        if peers.lost() {
+            return Err(RankError::Aborted);
+        }
         let api = &library.api;
         let mut unfinished = false;
         for group in &self.groups {

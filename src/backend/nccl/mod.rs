@@ -39,7 +39,7 @@ mod version;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::device::Device;
+use self::device::Visible;
 use self::lane::Lane;
 use self::making::Party;
 use self::peers::Peers;
@@ -100,8 +100,8 @@ impl From<Unusable> for Unavailable {
 /// Ranks on this machine's GPUs.
 pub struct NcclBackend {
     library: Arc<Library>,
-    /// One for each rank; ranks that share a GPU share the device.
-    devices: Vec<Arc<Device>>,
+    /// Each rank's; ranks that share a GPU share this too.
+    gpus: Vec<Arc<Visible>>,
     ranks_per_gpu: u32,
     ranks_per_thread: u32,
     environment: Environment,
@@ -123,21 +123,21 @@ impl NcclBackend {
             library.require(&what, Version::SHARED_GPU).map_err(|e| Unavailable(e.to_string()))?;
         }
 
-        let gpus = (0..ranks.div_ceil(ranks_per_gpu))
-            .map(|ordinal| Device::open(cuda, ordinal).map(Arc::new))
+        let found = (0..ranks.div_ceil(ranks_per_gpu))
+            .map(|ordinal| Visible::find(cuda, ordinal).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| Unavailable(format!("a GPU cannot be used: {e}")))?;
-        let devices: Vec<Arc<Device>> =
-            gpus.iter().flat_map(|gpu| (0..ranks_per_gpu).map(|_| Arc::clone(gpu))).take(ranks as usize).collect();
+            .map_err(unopened)?;
+        let gpus: Vec<Arc<Visible>> =
+            found.iter().flat_map(|gpu| (0..ranks_per_gpu).map(|_| Arc::clone(gpu))).take(ranks as usize).collect();
 
         let environment = Environment {
             backend: "nccl".to_owned(),
             ranks,
             nodes: 1,
             ranks_per_gpu,
-            device: devices.first().map(|device| device.name.clone()).unwrap_or_default(),
-            devices: devices.iter().map(|device| format!("{} {}", device.ordinal, device.bus)).collect(),
-            link: device::link(&devices),
+            device: gpus.first().map(|gpu| gpu.name.clone()).unwrap_or_default(),
+            devices: gpus.iter().map(|gpu| format!("{} {}", gpu.ordinal, gpu.bus)).collect(),
+            link: device::link(&gpus),
             nccl_version: library.version.to_string(),
             nccl_path: library.path.display().to_string(),
             cuda_driver: environment::cuda_version(cuda.version),
@@ -146,7 +146,7 @@ impl NcclBackend {
             os: environment::os(),
             variables: environment::variables(std::env::vars_os()),
         };
-        Ok(NcclBackend { library: Arc::new(library), devices, ranks_per_gpu, ranks_per_thread, environment })
+        Ok(NcclBackend { library: Arc::new(library), gpus, ranks_per_gpu, ranks_per_thread, environment })
     }
 
     /// The file that NCCL was loaded from.
@@ -161,19 +161,20 @@ impl Backend for NcclBackend {
     }
 
     fn memory_per_rank(&self) -> Option<u64> {
-        self.devices.iter().map(|device| lane::budget(device.free, self.ranks_per_gpu)).min()
+        self.gpus.iter().map(|gpu| lane::budget(gpu.memory(), self.ranks_per_gpu)).min()
     }
 
     fn recipe(&self, making: &Making) -> Result<Recipe, Opening> {
         making::supported(&self.library, making).map_err(opening)?;
-        let gpus = self.arranged(making.permuted)?.iter().map(|device| device.ordinal).collect();
+        let gpus = self.arranged(making.permuted)?.iter().map(|gpu| gpu.ordinal).collect();
         Ok(Recipe::Nccl { library: self.library.path.clone(), gpus, making: *making })
     }
 
     fn open(&self, cases: &[Case], making: &Making) -> Result<Vec<Box<dyn Station>>, Opening> {
         let kernels = |e| Unavailable(format!("the check kernels cannot be loaded: {e}"));
         making::supported(&self.library, making).map_err(opening)?;
-        let devices = self.arranged(making.permuted)?;
+        let opened: Result<Vec<_>, _> = self.arranged(making.permuted)?.iter().map(|gpu| gpu.open()).collect();
+        let devices = opened.map_err(unopened)?;
         let ranks = devices.len() as u32;
 
         // Kernels come first: once collectives run, loading might wait for them.
@@ -209,15 +210,20 @@ impl Backend for NcclBackend {
 
 impl NcclBackend {
     /// Each rank's GPU.
-    fn arranged(&self, permuted: bool) -> Result<Vec<Arc<Device>>, Opening> {
+    fn arranged(&self, permuted: bool) -> Result<Vec<Arc<Visible>>, Opening> {
         if !permuted {
-            return Ok(self.devices.clone());
+            return Ok(self.gpus.clone());
         }
-        let ordinals: Vec<u32> = self.devices.iter().map(|device| device.ordinal).collect();
+        let ordinals: Vec<u32> = self.gpus.iter().map(|gpu| gpu.ordinal).collect();
         let order = making::permutation(&ordinals)
             .ok_or_else(|| Opening::Unsupported("permuted devices: needs two GPUs".to_owned()))?;
-        Ok(order.into_iter().filter_map(|place| self.devices.get(place).cloned()).collect())
+        Ok(order.into_iter().filter_map(|place| self.gpus.get(place).cloned()).collect())
     }
+}
+
+/// A GPU that grants no context.
+fn unopened(e: driver::CudaError) -> Unavailable {
+    Unavailable(format!("a GPU cannot be used: {e}"))
 }
 
 /// What a rank that cannot be made says of its communicator.

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::api::UniqueId;
-use super::device::{Device, Kernels};
+use super::device::{Device, Kernels, Visible};
 use super::lane::Lane;
 use super::library::Library;
 use super::making::{self, Party};
 use super::peers::{Assembly, Peers};
 use super::station::NcclStation;
-use super::{driver, opening};
+use super::{driver, opening, unopened};
 use crate::backend::{Making, Opening, Station, Unavailable};
 use crate::case::Case;
 
@@ -31,10 +31,10 @@ impl Candidate {
     pub fn new(library: &Path, gpu: u32, rank: u32, ranks: u32, cases: &[Case]) -> Result<Candidate, Unavailable> {
         let cuda = driver::start().map_err(Unavailable)?;
         let library = Library::open(library).map_err(Unavailable)?;
-        let device = Device::open(cuda, gpu).map_err(|e| Unavailable(format!("a GPU cannot be used: {e}")))?;
+        let device = Visible::find(cuda, gpu).and_then(|gpu| gpu.open()).map_err(unopened)?;
         let kernels = device.kernels(cases, ranks);
         let kernels = kernels.map_err(|e| Unavailable(format!("the check kernels cannot be loaded: {e}")))?;
-        Ok(Candidate { library: Arc::new(library), device: Arc::new(device), kernels, rank, ranks })
+        Ok(Candidate { library: Arc::new(library), device, kernels, rank, ranks })
     }
 
     /// A new communicator's identity, which one rank makes and all others need. Its process must live until all have

@@ -187,6 +187,9 @@ impl NcclStation {
         if self.recording || self.graphs.len() != self.lanes.len() {
             return Err(refused("replay", "out of order", "nothing has been recorded to the end".to_owned()));
         }
+        if self.peers.lost() {
+            return Err(RankError::Aborted);
+        }
         for (lane, graph) in self.lanes.iter().zip(&self.graphs) {
             if self.spread {
                 lane.device.context.activate()?;
@@ -352,6 +355,11 @@ impl Station for NcclStation {
     fn guards(&mut self, lane: usize) -> Result<Option<GuardBreach>, RankError> {
         let breach = self.rejoin().and_then(|()| self.lane(lane)?.guards());
         self.note(breach)
+    }
+
+    fn fingerprint(&mut self, lane: usize, region: &Region<'_>) -> Result<u64, RankError> {
+        let print = self.rejoin().and_then(|()| self.lane(lane)?.fingerprint(region));
+        self.note(print)
     }
 
     fn tamper(&mut self, lane: usize, buffer: Buffer, dtype: DType, index: u64, xor: u64) -> Result<(), RankError> {

@@ -13,7 +13,7 @@ use crate::case::Case;
 use crate::fleet::protocol::{Report, Request};
 
 /// Goes up with every change of the messages.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// Bytes of the largest frame: far above any report.
 pub const MOST: u32 = 16 << 20;

@@ -62,7 +62,7 @@ template <class... Arguments> static void launch(void (*kernel)(Arguments...), u
             kernel(arguments...);
 }
 
-// Any kernel but the guard's.
+// Any kernel but the guard's and the fingerprint's.
 extern "C" void collcheck_launch(void (*kernel)(Params, Job, Outcome *), u32 blocks, const Params *p, const Job *job,
                                  Outcome *out)
 {
@@ -72,6 +72,11 @@ extern "C" void collcheck_launch(void (*kernel)(Params, Job, Outcome *), u32 blo
 extern "C" void collcheck_launch_guard(u32 blocks, u64 ptr, u64 len, u32 byte, Outcome *out)
 {
     launch(guard, blocks, ptr, len, byte, out);
+}
+
+extern "C" void collcheck_launch_fingerprint(u32 blocks, u64 ptr, u64 len, u32 width, u64 *sum)
+{
+    launch(fingerprint, blocks, ptr, len, width, sum);
 }
 
 // One block of a grid, for regions that are too large to walk.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::faults::Faults;
+use super::paths::Paths;
 use super::{MESSAGE_LIMIT, Paint, Style};
 use crate::backend::Environment;
 use crate::report::describe;
@@ -27,6 +28,7 @@ pub struct Ending {
     failures: Vec<Failed>,
     skips: BTreeMap<String, u64>,
     faults: Faults,
+    paths: Paths,
     aborted: Option<String>,
 }
 
@@ -60,6 +62,7 @@ impl Ending {
     pub fn count(&mut self, case: &CaseResult) {
         self.done += 1;
         self.faults.add(case);
+        self.paths.add(case);
         match case.outcome {
             Outcome::Pass => {}
             Outcome::Fail => self.failures.push(Failed {
@@ -91,6 +94,7 @@ impl Ending {
         }
         self.list_failures(&mut text, style);
         self.list_skips(&mut text);
+        text.push_str(&self.paths.render());
         text.push_str(&self.faults.render());
         self.verdict(&mut text, summary, paint);
         self.list_rerun(&mut text);

@@ -4,6 +4,7 @@ mod bar;
 mod ending;
 mod faults;
 mod paint;
+mod paths;
 
 use std::io::{self, IsTerminal, Write};
 

@@ -170,6 +170,13 @@ impl Gpu {
         self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
     }
 
+    /// All of its memory, in bytes.
+    pub fn memory(self) -> Result<u64> {
+        // SAFETY: the pointer is good for one size, and the device came from the driver.
+        let bytes = out("cuDeviceTotalMem", |p| unsafe { sys::cuDeviceTotalMem_v2(p, self.0) })?;
+        Ok(bytes as u64)
+    }
+
     /// Whether the link to a peer carries loads and stores directly, and all atomics: (access, atomics).
     pub fn link(self, peer: Gpu) -> Result<(bool, bool)> {
         let ask = |attribute| {
