@@ -1,15 +1,23 @@
 //! Where the workers of one process meet.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::worker::Meeting;
 
+/// How long one who waits stays awake, where each thread can have a core: most come within a few microseconds of each other,
+/// and to be woken takes some fifty.
+const AWAKE: Duration = Duration::from_micros(50);
+
 /// A meeting of threads.
 pub struct Place {
     state: Mutex<State>,
+    /// The state's round, to be seen without the lock.
+    round: AtomicU64,
     changed: Condvar,
     size: usize,
+    awake: bool,
 }
 
 #[derive(Default)]
@@ -27,7 +35,9 @@ struct State {
 impl Place {
     /// For so many workers.
     pub fn new(size: usize) -> Place {
-        Place { state: Mutex::new(State { well: true, ..State::default() }), changed: Condvar::new(), size }
+        let state = Mutex::new(State { well: true, ..State::default() });
+        let awake = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > size);
+        Place { state, round: AtomicU64::new(0), changed: Condvar::new(), size, awake }
     }
 
     /// Lets all go who wait, now or later: not all will come.
@@ -39,6 +49,14 @@ impl Place {
     /// How long one who is not well has been waiting for the others, who may be held up because of it.
     pub fn unwell_for(&self) -> Option<Duration> {
         self.lock().unwell_since.map(|since| since.elapsed())
+    }
+
+    /// Waits for the end of a round, for a short while.
+    fn stay_awake(&self, round: u64) {
+        let end = Instant::now() + AWAKE;
+        while self.round.load(Ordering::Acquire) == round && Instant::now() < end {
+            std::hint::spin_loop();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -57,6 +75,7 @@ impl Meeting for Place {
         if state.arrived == self.size {
             let verdict = state.well;
             *state = State { well: true, verdict, round: state.round + 1, ..State::default() };
+            self.round.store(state.round, Ordering::Release);
             self.changed.notify_all();
             return verdict;
         }
@@ -64,6 +83,11 @@ impl Meeting for Place {
             state.unwell_since.get_or_insert_with(Instant::now);
         }
         let round = state.round;
+        if self.awake {
+            drop(state);
+            self.stay_awake(round);
+            state = self.lock();
+        }
         while state.round == round && !state.closed {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

@@ -26,9 +26,9 @@ pub struct Times {
     pub iteration_us: Vec<f32>,
 }
 
-/// Bytes from which the same launches are timed both ways. Two ranks with NVLink take 180 us for that many: a mark, of
+/// Bytes from which the same launches are timed both ways. Two H200 with NVLink take 140 us for that many: a mark, of
 /// about one, is within a per cent.
-const LONG: u64 = 64 << 20;
+const LONG: u64 = 32 << 20;
 
 /// Times launches twice: by the host's clock over all of them, as nccl-tests does, and singly by device marks. Apart where
 /// launches are short, since a mark costs about as much as a small one; together where they are long, since they are most

@@ -391,7 +391,7 @@ impl Session {
                 let explain = |rank, measured: &Measured| explain(request, rank, measured);
                 let mut result = assemble(case, ranks, reports, &explain);
                 if result.kind == Some(FailKind::Data) {
-                    self.compare(request, &mut result);
+                    self.account_for(request, &mut result);
                 }
                 if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
                     self.team = None; // what is left of the communicator cannot be trusted
@@ -410,12 +410,15 @@ impl Session {
         }
     }
 
-    /// Where data are wrong, ranks may have made different calls that happened to end.
-    fn compare(&mut self, request: &Request, result: &mut CaseResult) {
-        let Some(diagnosis) = inquest::compare(self.witnesses(), request.epoch) else { return };
-        let verdict = diagnosis.verdict;
-        result.message += &format!("\ncalls differ: {}: {}", verdict.class, verdict.summary);
-        result.verdict = Some(verdict);
+    /// Where data are wrong, ranks may have made different calls that happened to end; or the library is known for it.
+    fn account_for(&mut self, request: &Request, result: &mut CaseResult) {
+        if let Some(diagnosis) = inquest::compare(self.witnesses(), request.epoch) {
+            let verdict = diagnosis.verdict;
+            result.message += &format!("\ncalls differ: {}: {}", verdict.class, verdict.summary);
+            result.verdict = Some(verdict);
+        } else if let Some(known) = known::data(&request.case, request.ranks, &self.environment.nccl_version) {
+            result.message += &format!("\n{known}");
+        }
     }
 
     /// Why the buffers cannot fit, where that can be told without trying.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::{Case, DType, Op, Primitive, Variant};
+use crate::backend::nccl::Version;
+use crate::case::{Case, DType, Forced, Op, Primitive, Variant};
 
 /// Why a refusal of this case is expected, if it is.
 pub fn refusal(case: &Case, ranks: u32) -> Option<&'static str> {
@@ -32,6 +33,82 @@ pub fn hang(case: &Case, variables: &BTreeMap<String, String>) -> Option<&'stati
     )
 }
 
+/// A fault of the library that gives wrong data in such a case, if one is known: it fails all the same, and says what to do.
+struct DataBug {
+    /// Which versions have it, as far as its fix is known.
+    from: Version,
+    fixed: Version,
+    /// Which cases show it.
+    shows: fn(&Case, u32) -> bool,
+    /// What it is.
+    what: &'static str,
+    /// What helps where the library cannot be replaced.
+    instead: &'static str,
+}
+
+const DATA_BUGS: &[DataBug] = &[
+    DataBug {
+        from: Version::new(2, 19, 0),
+        fixed: Version::new(2, 29, 7),
+        shows: |case, ranks| ranks == 1 && matches!(case.op, Some(Op::Avg | Op::Mulsum)),
+        what: "one-rank avg and mulsum leave out the last elements (#1950)",
+        instead: "",
+    },
+    DataBug {
+        from: Version::new(2, 28, 0),
+        fixed: Version::new(2, 30, 7),
+        shows: |case, _| symmetric(case) && case.variants.contains(&Variant::Early),
+        what: "symmetric kernels do not wait for a producer that lets them begin early",
+        instead: ", or NCCL_WIN_ENABLE=0, or producers without programmatic dependent launch",
+    },
+    DataBug {
+        from: Version::new(2, 27, 0),
+        fixed: Version::new(2, 28, 7),
+        shows: |case, _| symmetric(case) && (grouped(case) || !case.size.0.is_multiple_of(8)),
+        what: "symmetric kernels with several operations in a group, or sizes that are no multiple of 8 bytes",
+        instead: ", or NCCL_WIN_ENABLE=0",
+    },
+    DataBug {
+        from: Version::new(2, 27, 0),
+        fixed: Version::new(2, 30, 3),
+        shows: |case, _| symmetric(case) && unaligned(case),
+        what: "symmetric LL kernels on unaligned buffers",
+        instead: ", or NCCL_WIN_ENABLE=0",
+    },
+];
+
+/// Whether NCCL may run one of its symmetric kernels, which there are for three primitives.
+fn symmetric(case: &Case) -> bool {
+    let own = matches!(case.primitive, Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter);
+    let window = |v: &Variant| matches!(v, Variant::Window | Variant::Windows | Variant::Path(Forced::Symmetric(_)));
+    own && case.variants.iter().any(window)
+}
+
+fn grouped(case: &Case) -> bool {
+    case.variants.iter().any(|v| matches!(v, Variant::Agg | Variant::AggMixed))
+}
+
+/// Whether a buffer, or a rank's block of it, begins at no multiple of 8 bytes.
+fn unaligned(case: &Case) -> bool {
+    let offset = |v: &Variant| match v {
+        Variant::Unaligned(elements) => !(u64::from(*elements) * case.dtype.size()).is_multiple_of(8),
+        Variant::Odd => true,
+        _ => false,
+    };
+    case.variants.iter().any(offset)
+}
+
+/// What is known of wrong data in such a case with this version of NCCL, and what to do.
+pub fn data(case: &Case, ranks: u32, version: &str) -> Option<String> {
+    let version: Version = version.parse().ok()?;
+    let has = |bug: &&DataBug| bug.from <= version && version < bug.fixed && (bug.shows)(case, ranks);
+    let DataBug { fixed, what, instead, .. } = DATA_BUGS.iter().find(has)?;
+    Some(format!(
+        "known: NCCL before {fixed}: {what}. Take {fixed} or newer{instead}. This case may have met that, or something new: \
+         the same case on {fixed} tells"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +122,28 @@ mod tests {
         assert!(!known("all_reduce::sum::float::1MiB@windows+graph+pipeline"));
         let off = BTreeMap::from([("NCCL_GRAPH_REGISTER".to_owned(), "0".to_owned())]);
         assert!(hang(&"sendrecv::none::float::1MiB@windows+graph+pipeline".parse().unwrap(), &off).is_none());
+    }
+
+    #[test]
+    fn a_known_data_fault_is_named_with_the_version_that_ends_it_and_for_no_other_case() {
+        let known = |name: &str, ranks, version| {
+            let said = data(&name.parse().unwrap(), ranks, version)?;
+            said.split_once("Take ")?.1.split_once(" or newer").map(|(fixed, _)| fixed.to_owned())
+        };
+        let is = |version: &str| Some(version.to_owned());
+        // each seen on two H200, or one
+        assert_eq!(known("all_reduce::sum::float::64KiB@window+pipeline+early", 2, "2.28.9"), is("2.30.7"));
+        assert_eq!(known("reduce_scatter::sum::half::1MiB@window+agg", 2, "2.28.3"), is("2.28.7"));
+        assert_eq!(known("all_reduce::sum::half::1002B@unaligned1+sym-agxll_r", 2, "2.28.9"), is("2.30.3"));
+        assert_eq!(known("all_gather::none::f8e4m3::65538B@odd+window+pipeline", 2, "2.28.9"), is("2.30.3"));
+        assert_eq!(known("all_reduce::avg::bfloat16::1048584B", 1, "2.28.9"), is("2.29.7"));
+        // the versions that have the fixes, the paths that have not the fault, and what is no version
+        assert_eq!(known("all_reduce::sum::float::64KiB@window+pipeline+early", 2, "2.30.7"), None);
+        assert_eq!(known("reduce_scatter::sum::half::1MiB@window+agg", 2, "2.28.9"), None);
+        assert_eq!(known("all_reduce::sum::half::1002B@unaligned1+pipeline", 2, "2.28.9"), None);
+        assert_eq!(known("sendrecv::none::float::64KiB@window+pipeline+early", 2, "2.28.9"), None);
+        assert_eq!(known("all_reduce::avg::bfloat16::1048584B", 2, "2.28.9"), None);
+        assert_eq!(known("all_reduce::avg::bfloat16::1048584B", 1, ""), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
+use std::str::FromStr;
 
 /// `major.minor.patch` of an NCCL library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +14,10 @@ pub struct Version {
     /// As 9 in 2.28.9.
     pub patch: u32,
 }
+
+/// Not of the form `major.minor.patch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoVersion;
 
 impl Version {
     /// The oldest NCCL that collcheck drives.
@@ -40,6 +45,20 @@ impl Version {
         let code = u32::try_from(code).ok().filter(|c| *c >= 1000)?;
         let major_unit = if code < 10_000 { 1000 } else { 10_000 };
         Some(Version::new(code / major_unit, code % major_unit / 100, code % 100))
+    }
+}
+
+impl FromStr for Version {
+    type Err = NoVersion;
+
+    /// `2.28.9`; what a build adds behind the patch, as in `2.28.9+cuda13.0`, is left out.
+    fn from_str(text: &str) -> Result<Version, NoVersion> {
+        let digits = text.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap_or_default();
+        let mut numbers = digits.split('.').map(str::parse::<u32>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor)), Some(Ok(patch))) => Ok(Version::new(major, minor, patch)),
+            _ => Err(NoVersion),
+        }
     }
 }
 
