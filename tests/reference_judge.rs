@@ -134,7 +134,9 @@ fn each_single_node_row_of_typical_ranges_is_found() {
         for (us, status) in [
             (time.0, Assertion::Published),
             (time.1, Assertion::Published),
-            (time.0 * 0.9, Assertion::Warned),
+            // who drives the ranks makes so much of a difference, and not more
+            (time.0 / 2.4, Assertion::Published),
+            (time.0 / 2.6, Assertion::Warned),
             (time.1 * 1.1, Assertion::Warned),
         ] {
             assert_eq!(at(us).judgement.status, status, "{device} {us}: {:?}", at(us));

@@ -144,7 +144,7 @@ struct Outside {
     text: String,
 }
 
-/// The range, with room on its fast side where a published figure cannot know who drives the ranks.
+/// What is accepted: the range, with room on its fast side where a published figure cannot know who drives the ranks.
 fn driven(range: &Range, provenance: Provenance, bytes: u64) -> Range {
     if provenance == Provenance::Measured || bytes >= WIRES {
         return *range;
@@ -156,7 +156,7 @@ fn driven(range: &Range, provenance: Provenance, bytes: u64) -> Range {
 }
 
 fn verdict(subject: &Subject<'_>, candidate: &Candidate<'_>, range: &Range) -> Judged {
-    let range = &driven(range, candidate.entry.provenance, subject.bytes);
+    let accepted = driven(range, candidate.entry.provenance, subject.bytes);
     let source = match range.metric {
         Metric::BusbwGbs => quoted(candidate),
         // The judgement's bounds are of busbw, so those of a time are told here.
@@ -166,7 +166,7 @@ fn verdict(subject: &Subject<'_>, candidate: &Candidate<'_>, range: &Range) -> J
         Metric::BusbwGbs => (range.lower, range.upper),
         Metric::TimeUs => (None, None),
     };
-    let outside = subject.placements.iter().find_map(|p| outside(p, range));
+    let outside = subject.placements.iter().find_map(|p| outside(p, range, &accepted));
     let message = outside.as_ref().map(|o| {
         format!(
             "{} at {}, {} reference: {}",
@@ -187,13 +187,14 @@ fn verdict(subject: &Subject<'_>, candidate: &Candidate<'_>, range: &Range) -> J
     Judged { judgement: Judgement { status, lower_gbs, upper_gbs, source, note }, failure }
 }
 
-fn outside(placement: &PlacementResult, range: &Range) -> Option<Outside> {
+/// A figure that is not accepted; it is told beside the range.
+fn outside(placement: &PlacementResult, range: &Range, accepted: &Range) -> Option<Outside> {
     let (figure, what) = match range.metric {
         Metric::BusbwGbs => (placement.busbw_gbs, "busbw"),
         Metric::TimeUs => (placement.mean_us, "time"),
     };
-    let below = range.lower.is_some_and(|bound| figure < bound);
-    let above = range.upper.is_some_and(|bound| figure > bound);
+    let below = accepted.lower.is_some_and(|bound| figure < bound);
+    let above = accepted.upper.is_some_and(|bound| figure > bound);
     let kind = match (range.metric, below, above) {
         (_, false, false) => return None,
         (Metric::BusbwGbs, true, _) | (Metric::TimeUs, false, true) => FailKind::Slow,

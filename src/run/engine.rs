@@ -16,6 +16,7 @@ use super::known;
 use super::launches::combine;
 use super::path::{self, Paths, Place};
 use super::plan::{LayoutChoice, RunPlan};
+use super::ras::Ras;
 use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
@@ -72,6 +73,7 @@ pub fn run(
     let session = Arc::new(Mutex::new(Session {
         earlier: vec![Vec::new(); cases.len()],
         paths: Paths::new(&plan),
+        ras: Ras::of(&environment),
         plan,
         backend,
         environment,
@@ -189,6 +191,7 @@ struct Session {
     interrupt: Arc<AtomicBool>,
     interrupted: bool,
     paths: Paths,
+    ras: Ras,
     /// Results of the launches so far, by case; at most [`KEPT`] of each.
     earlier: Vec<Vec<CaseResult>>,
     stage: Stage,
@@ -370,7 +373,8 @@ impl Session {
         match &mut self.team {
             Some((_, team)) => {
                 let paths = &mut self.paths;
-                let mut said = || paths.warnings();
+                let ras = &self.ras;
+                let mut said = || ras.complaints().into_iter().chain(paths.warnings()).collect();
                 let mut watch = Watch { deadline: limit, interrupt: &self.interrupt, said: &mut said };
                 Ok(team.run(request, &mut watch))
             }
@@ -416,7 +420,9 @@ impl Session {
             let verdict = diagnosis.verdict;
             result.message += &format!("\ncalls differ: {}: {}", verdict.class, verdict.summary);
             result.verdict = Some(verdict);
-        } else if let Some(known) = known::data(&request.case, request.ranks, &self.environment.nccl_version) {
+        } else if result.kind == Some(FailKind::Data)
+            && let Some(known) = known::data(&request.case, request.ranks, &self.environment.nccl_version)
+        {
             result.message += &format!("\n{known}");
         }
     }

@@ -8,4 +8,5 @@ mod known;
 mod launches;
 pub mod path;
 pub mod plan;
+mod ras;
 pub mod result;

@@ -146,6 +146,7 @@ impl NcclBackend {
             os: environment::os(),
             variables: environment::variables(std::env::vars_os()),
         };
+        give_ras_an_address();
         Ok(NcclBackend { library: Arc::new(library), gpus, ranks_per_gpu, ranks_per_thread, environment })
     }
 
@@ -281,6 +282,26 @@ pub fn visible_gpus() -> Vec<String> {
     let bus = |ordinal| cuda.gpu(ordinal).and_then(|gpu| gpu.bus());
     // one that does not answer keeps its number
     (0..count).map(|ordinal| bus(ordinal).unwrap_or_else(|e| format!("GPU {ordinal}: {e}"))).collect()
+}
+
+/// The address for NCCL's RAS that collcheck has chosen, for processes that inherit it and are another job.
+const OWN_RAS: &str = "COLLCHECK_OWN_RAS";
+
+/// Has NCCL's RAS answer at an address of this run's own, as at the usual one another job of this host may. What the user has
+/// set stays.
+///
+/// Call it before other threads start.
+fn give_ras_an_address() {
+    let set = std::env::var_os("NCCL_RAS_ADDR");
+    if set.is_some() && set != std::env::var_os(OWN_RAS) {
+        return;
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let Ok(address) = port.map(|address| address.to_string()) else { return };
+    for name in ["NCCL_RAS_ADDR", OWN_RAS] {
+        // SAFETY: no other thread has started, as this function asks for. NCCL reads it with its first communicator.
+        unsafe { std::env::set_var(name, &address) };
+    }
 }
 
 /// Lets NCCL put several ranks on one GPU. Variables that the user has set stay as they are.

@@ -32,6 +32,8 @@ impl Version {
     pub const WINDOWS: Version = Version::new(2, 27, 3);
     /// Windows that share an allocation: before, taking back one of them unmaps the others.
     pub const SHARED_WINDOWS: Version = Version::new(2, 28, 3);
+    /// The RAS subsystem.
+    pub const RAS: Version = Version::new(2, 24, 3);
     /// `NCCL_MULTI_RANK_GPU_ENABLE`.
     pub const SHARED_GPU: Version = Version::new(2, 30, 3);
 

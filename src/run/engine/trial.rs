@@ -224,7 +224,7 @@ impl Trial<'_, '_> {
         let mut result = self.session.conclude(&request, &ended);
         if result.verdict.is_none() && matches!(ended, CaseEnded::Reported(_)) {
             // also where the backend got over it and nothing is wrong
-            self.session.compare(&request, &mut result);
+            self.session.account_for(&request, &mut result);
         }
         if result.outcome == Outcome::Skip {
             return Err(self.over(Outcome::Skip, result.message));
