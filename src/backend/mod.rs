@@ -6,6 +6,7 @@ pub mod sockets;
 mod twist;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ use crate::case::{Case, DType, Forced, Variant, Workload};
 use crate::fleet::processes::Post;
 use crate::oracle::Plan;
 
+pub use sockets::Harm;
 pub use twist::Twist;
 
 /// Bytes of guard zone before and after every buffer. A multiple of any alignment that matters.
@@ -230,6 +232,8 @@ pub struct Making {
     pub split: bool,
     /// It is nonblocking.
     pub nonblocking: bool,
+    /// Its ranks exchange bytes over connections, whatever they do else: for faults that strike those.
+    pub connected: bool,
 }
 
 impl Making {
@@ -244,6 +248,7 @@ impl Making {
             permuted: has(Variant::Permuted),
             split: has(Variant::Split),
             nonblocking: has(Variant::Nonblocking),
+            connected: case.fault().is_some_and(|kind| kind.fault().needs().connections.is_some()),
         }
     }
 }
@@ -430,6 +435,19 @@ pub trait Station: Send {
     /// With `true`, launches from here on are of a second communicator of the same ranks, which the first such call
     /// makes: all stations make that call at the same time. For deliberate faults.
     fn twin(&mut self, twin: bool) -> Result<(), RankError>;
+
+    /// Does harm to the way between this rank and another, until it is lifted or the communicator is made anew. Returns how
+    /// many connections were struck. Stations of several ranks have no such way. For deliberate faults.
+    fn harm(&mut self, _peer: u32, _harm: Harm) -> Result<usize, RankError> {
+        Err(RankError::Unsupported("these ranks have no connections that could be harmed".to_owned()))
+    }
+
+    /// Makes one more communicator, of `ranks` ranks as this one holds, and gives it up again. All stations do this at the
+    /// same time. Where it does not come about within the time given, a [`RankError::Refused`] says so, and the communicator
+    /// that there is stays sound. For deliberate faults.
+    fn form(&mut self, _ranks: u32, _within: Duration) -> Result<(), RankError> {
+        Err(RankError::Unsupported("these ranks cannot make one more communicator".to_owned()))
+    }
 
     /// Launches collectives on all lanes; several of them in one group.
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError>;

@@ -10,9 +10,12 @@
 //! in a row, the first that is not known to be done may be earlier than the one that hangs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::log::{Doing, Log, now_ns};
-use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Station, Twist, Verdict, Watcher};
+use crate::backend::{
+    Aborter, Buffer, Call, GuardBreach, Harm, Need, RankError, Region, Station, Twist, Verdict, Watcher,
+};
 use crate::case::primitive::{Direction, Transfer, transfers};
 use crate::case::{DType, Op, Primitive, Workload};
 use crate::trace::call::Operation;
@@ -252,6 +255,15 @@ impl Recorder {
         }
     }
 
+    /// Looks at what a call returned: that of a communicator which is lost is noted, as who waits for others afterwards may not
+    /// come to tell of it.
+    fn heed<T>(&self, result: Result<T, RankError>) -> Result<T, RankError> {
+        if let Err(error @ RankError::Broken { .. }) = &result {
+            self.lanes.iter().for_each(|lane| lane.log.trouble(&error.to_string()));
+        }
+        result
+    }
+
     /// One launch of the batch.
     fn count(&mut self, launch: impl FnOnce(&mut dyn Station) -> Result<(), RankError>) -> Result<(), RankError> {
         let Some(batch) = &mut self.batch else { return launch(self.station.as_mut()) };
@@ -262,7 +274,7 @@ impl Recorder {
             batch.done = batch.made;
             self.lanes.iter().for_each(|lane| lane.log.done(batch.done));
         }
-        result
+        self.heed(result)
     }
 
     /// Ends the batch, after as many launches as there were: all that follow count on from there.
@@ -288,7 +300,7 @@ impl Recorder {
                 batch.done = batch.made;
                 self.lanes.iter().for_each(|lane| lane.log.done(batch.done));
             }
-            return result;
+            return self.heed(result);
         }
         let waits = !self.synchronous || self.lanes.iter().any(|lane| !lane.beside.is_empty());
         if waits {
@@ -298,7 +310,7 @@ impl Recorder {
         if result.is_ok() && waits {
             self.all_done();
         }
-        result
+        self.heed(result)
     }
 }
 
@@ -380,6 +392,20 @@ impl Station for Recorder {
         Ok(())
     }
 
+    fn harm(&mut self, peer: u32, harm: Harm) -> Result<usize, RankError> {
+        self.station.harm(peer, harm)
+    }
+
+    fn form(&mut self, ranks: u32, within: Duration) -> Result<(), RankError> {
+        self.at(Doing::Forming);
+        self.lanes.iter().for_each(|lane| lane.log.forming(ranks, false));
+        let formed = self.station.form(ranks, within);
+        if formed.is_ok() {
+            self.lanes.iter().for_each(|lane| lane.log.forming(ranks, true));
+        }
+        self.heed(formed)
+    }
+
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
         if self.capturing.is_some() {
             for call in calls {
@@ -398,7 +424,7 @@ impl Station for Recorder {
         if self.synchronous && !self.aside && result.is_ok() {
             self.done();
         }
-        result
+        self.heed(result)
     }
 
     fn fill_early(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
@@ -427,7 +453,8 @@ impl Station for Recorder {
         self.close();
         self.make_captured();
         self.lanes.iter().for_each(|lane| lane.log.still(Doing::Launching));
-        self.station.replay()
+        let replayed = self.station.replay();
+        self.heed(replayed)
     }
 
     fn begin_batch(&mut self, calls: &[Call<'_>], replayed: bool) {

@@ -88,7 +88,7 @@ const STEPS: &[(Class, &[&str])] = &[
     (
         Class::Init,
         &[
-            "See whether the processes of {ranks} run and reached the set-up of the communicator.",
+            "See whether the processes of {ranks} run, reached the set-up of the communicator, and were started with the same number of ranks as all others (WORLD_SIZE, -n).",
             "Check that all hosts reach the rendezvous address, and that NCCL_SOCKET_IFNAME names an interface that they share.",
             "Run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,NET and compare the last line of each rank.",
         ],

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::checker::Work;
 use super::communicator::abort_all;
 use super::driver::{Graph, Stream};
+use super::fabric;
 use super::lane::{self, Lane, Track};
 use super::launch::Launch;
 use super::library::Library;
@@ -13,7 +14,7 @@ use super::making::{self, Party};
 use super::peers::Peers;
 use super::registration;
 use crate::backend::{
-    Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Registration, Station, Verdict, Watcher,
+    Aborter, Buffer, Call, GuardBreach, Harm, Need, RankError, Region, Registration, Station, Verdict, Watcher,
 };
 use crate::case::DType;
 use crate::kernels::Action;
@@ -383,6 +384,18 @@ impl Station for NcclStation {
     fn twin(&mut self, twin: bool) -> Result<(), RankError> {
         let switched = self.switch(twin);
         self.note(switched)
+    }
+
+    fn harm(&mut self, _peer: u32, harm: Harm) -> Result<usize, RankError> {
+        fabric::strike(&self.peers, harm)
+    }
+
+    fn form(&mut self, ranks: u32, within: Duration) -> Result<(), RankError> {
+        if self.recording {
+            return Err(refused("form", "out of order", "a recording is under way".to_owned()));
+        }
+        let formed = self.active(0).and_then(|lane| fabric::form(&self.library, lane, &self.peers, ranks, within));
+        self.note(formed)
     }
 
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {

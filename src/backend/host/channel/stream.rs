@@ -312,7 +312,7 @@ impl Receiver {
         let Some(line) = self.line.as_ref().filter(|_| self.ended.is_none()) else { return Ok(()) };
         match line.read(self.came.room(AHEAD / 2, AHEAD))? {
             Came::Bytes(len) => self.came.add(len),
-            Came::End => self.ended = Some(line.broken("closed by the other end")),
+            Came::End => self.ended = Some(line.broken("connection closed by the other end")),
         }
         Ok(())
     }
