@@ -17,7 +17,7 @@ use message::{append, headline, message};
 use queue::{Queue, run_down};
 
 use crate::trace::call::{Call, Operation, State};
-use crate::trace::messages::sign;
+use crate::trace::messages::{Sign, sign};
 use crate::trace::ring::{Snapshot, snapshot};
 use crate::trace::text;
 use crate::trace::{Class, Communicator, Diagnosis, Incident, Liveness, RankEvidence, Setup, judge};
@@ -128,7 +128,10 @@ pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, b
 /// tells no more than the errors do: neither a way that failed nor a communicator that did not come about.
 pub fn failed(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
     let states = stands(witnesses, case);
-    let speaks = |state: &Stand| state.messages.iter().any(|text| sign(text).is_some());
+    let speaks = |state: &Stand| {
+        let mut signs = state.messages.iter().filter_map(|text| sign(text));
+        signs.any(|sign| matches!(sign, Sign::Fabric | Sign::PeerGone | Sign::Device))
+    };
     let unmade = |state: &Stand| state.formed.is_some_and(|(_, done)| !done);
     if !states.iter().any(|state| speaks(state) || unmade(state)) {
         return None;

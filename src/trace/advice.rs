@@ -78,6 +78,7 @@ const STEPS: &[(Class, &[&str])] = &[
     (
         Class::FFabric,
         &[
+            "Look at the links of {ranks}: port and cable, the switch's counters, firewall rules, and which interface each uses.",
             "Search all ranks' NCCL WARN lines for completion errors, Cuda failures and closed sockets, and note which peer they name.",
             "On {hosts}: read the kernel log for Xid and mlx5 lines, and nvidia-smi -q for ECC and Xid counts.",
             "On every host: check ibstat (State, Rate), nvidia-smi nvlink -s, and the switch's port error counters.",
