@@ -1,6 +1,7 @@
 //! Backends: where ranks really run. The engine and the worker know them only through [`Backend`] and [`Station`].
 
 pub mod host;
+mod making;
 pub mod nccl;
 pub mod sockets;
 mod twist;
@@ -14,6 +15,7 @@ use crate::case::{Case, DType, Forced, Variant, Workload};
 use crate::fleet::processes::Post;
 use crate::oracle::Plan;
 
+pub use making::Making;
 pub use sockets::Harm;
 pub use twist::Twist;
 
@@ -219,38 +221,6 @@ pub struct Call<'a> {
     pub base: u64,
     /// What of its sends and receives is left out or misdirected, for deliberate faults.
     pub twist: Option<Twist>,
-}
-
-/// How a communicator is made. Cases with the same making share one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Making {
-    /// `ncclConfig_t::CTAPolicy`.
-    pub cta_policy: Option<u32>,
-    /// Ranks take the devices in another order than the bus.
-    pub permuted: bool,
-    /// It is split off one that holds the same ranks.
-    pub split: bool,
-    /// It is nonblocking.
-    pub nonblocking: bool,
-    /// Its ranks exchange bytes over connections, whatever they do else: for faults that strike those.
-    pub connected: bool,
-}
-
-impl Making {
-    /// What the case's variants ask for.
-    pub fn of(case: &Case) -> Making {
-        let has = |variant| case.variants.contains(&variant);
-        Making {
-            cta_policy: case
-                .variants
-                .iter()
-                .find_map(|v| if let Variant::Cta(policy) = v { Some(*policy) } else { None }),
-            permuted: has(Variant::Permuted),
-            split: has(Variant::Split),
-            nonblocking: has(Variant::Nonblocking),
-            connected: case.fault().is_some_and(|kind| kind.fault().needs().connections.is_some()),
-        }
-    }
 }
 
 /// What buffers a case needs.

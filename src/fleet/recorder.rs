@@ -9,15 +9,16 @@
 //! A call of a library that queues is known to be done when the worker has waited for it. So of launches that are queued
 //! in a row, the first that is not known to be done may be earlier than the one that hangs.
 
+mod exchange;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use exchange::{Exchange, messages};
+
 use super::log::{Doing, Log, now_ns};
-use crate::backend::{
-    Aborter, Buffer, Call, GuardBreach, Harm, Need, RankError, Region, Station, Twist, Verdict, Watcher,
-};
-use crate::case::primitive::{Direction, Transfer, transfers};
-use crate::case::{DType, Op, Primitive, Workload};
+use crate::backend::{Aborter, Buffer, Call, GuardBreach, Harm, Need, RankError, Region, Station, Verdict, Watcher};
+use crate::case::{DType, Op, Primitive};
 use crate::trace::call::Operation;
 use crate::trace::ring::{Creation, RingError, Ticket, Writer};
 
@@ -82,9 +83,6 @@ struct Lane {
     /// Those of them that were made aside.
     beside: Vec<Ticket>,
 }
-
-/// What decides which messages an exchange consists of.
-type Exchange = (Primitive, Workload, Option<Twist>);
 
 /// By lane: sends and receives, with their elements.
 type Messages = Vec<Vec<(Operation, u64)>>;
@@ -312,19 +310,6 @@ impl Recorder {
         }
         self.heed(result)
     }
-}
-
-/// A rank's sends and receives of an exchange.
-fn messages((primitive, workload, twist): Exchange, rank: u32) -> Vec<(Operation, u64)> {
-    let message = |transfer: Transfer| {
-        let Transfer { direction, peer, len, .. } = transfer;
-        let operation = match direction {
-            Direction::Send => Operation::Send { peer: twist.map_or(Some(peer), |twist| twist.send(rank, peer))? },
-            Direction::Recv => Operation::Recv { peer: twist.map_or(Some(peer), |twist| twist.recv(rank, peer))? },
-        };
-        Some((operation, len))
-    };
-    transfers(primitive.unit(), &workload, rank).into_iter().filter_map(message).collect()
 }
 
 impl Station for Recorder {

@@ -1,5 +1,6 @@
 //! The engine: a plan and a backend in, events out. libtest-mimic drives the trials.
 
+mod hub;
 mod trial;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use chrono::Local;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use hub::Hub;
 
 use super::assemble::{assemble, frame, stopped};
 use super::event::{Consumer, Event};
@@ -140,24 +143,6 @@ pub fn refuse(command: Vec<String>, reason: &str, consumers: Vec<Box<dyn Consume
 
 fn lock(session: &Mutex<Session>) -> std::sync::MutexGuard<'_, Session> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Hands events to consumers, and parts with one that fails.
-struct Hub {
-    consumers: Vec<Box<dyn Consumer>>,
-    lost: Vec<String>,
-}
-
-impl Hub {
-    fn send(&mut self, event: &Event) {
-        self.consumers.retain_mut(|consumer| match consumer.take(event) {
-            Ok(()) => true,
-            Err(error) => {
-                self.lost.push(format!("{error:#}"));
-                false
-            }
-        });
-    }
 }
 
 /// Launches of one case whose results are kept apart; a long soak must not fill the memory.

@@ -142,6 +142,11 @@ impl NcclStation {
         }
     }
 
+    /// An error while a recording is open, which the call would spoil.
+    fn unrecorded(&self, call: &str) -> Result<(), RankError> {
+        if self.recording { Err(refused(call, "out of order", "a recording is under way".to_owned())) } else { Ok(()) }
+    }
+
     /// Ends a recording that has failed or is not wanted any more.
     fn stop_recording(&mut self) {
         if std::mem::take(&mut self.recording) {
@@ -153,9 +158,7 @@ impl NcclStation {
     }
 
     fn record_lanes(&mut self) -> Result<(), RankError> {
-        if self.recording {
-            return Err(refused("begin_capture", "out of order", "a recording is under way".to_owned()));
-        }
+        self.unrecorded("begin_capture")?;
         if self.track.aside {
             return Err(refused("begin_capture", "out of order", "what goes aside cannot be recorded".to_owned()));
         }
@@ -248,11 +251,7 @@ impl NcclStation {
     /// Turns to the second communicators or back. All stations make them at the same time, or none does.
     fn switch(&mut self, twin: bool) -> Result<(), RankError> {
         if twin && self.lanes.iter().any(|lane| lane.twin.is_none()) {
-            let sound = if self.recording {
-                Err(refused("twin", "out of order", "a recording is under way".to_owned()))
-            } else {
-                self.look()
-            };
+            let sound = self.unrecorded("twin").and_then(|()| self.look());
             let all = self.peers.all(sound.is_ok());
             sound?;
             if !all {
@@ -391,9 +390,7 @@ impl Station for NcclStation {
     }
 
     fn form(&mut self, ranks: u32, within: Duration) -> Result<(), RankError> {
-        if self.recording {
-            return Err(refused("form", "out of order", "a recording is under way".to_owned()));
-        }
+        self.unrecorded("form")?;
         let formed = self.active(0).and_then(|lane| fabric::form(&self.library, lane, &self.peers, ranks, within));
         self.note(formed)
     }
