@@ -18,6 +18,7 @@ use collcheck::fleet::protocol::Request;
 use collcheck::fleet::team::{Ended, Team, Watch, Workers};
 use collcheck::report::results::{Results, read_results};
 use collcheck::run::result::{CaseResult, FailKind, Outcome};
+use collcheck::trace::Class;
 
 /// Marks processes of one run, workers included, by a variable that they inherit.
 const MARK: &str = "FAULT_TEST_RUN";
@@ -85,6 +86,63 @@ fn every_fault_is_found_among_three_processes_and_none_is_left_behind() {
 fn every_fault_is_found_between_two_threads() {
     let (code, results) = run("threads", 2, &[]);
     found_all_but(code, &results, &["abort", "exit", "kill", "peer", "stop"]);
+}
+
+/// Over connections the other ranks see that a rank has ended, as an error that is none of theirs.
+#[test]
+fn faults_keep_their_names_where_all_ranks_are_connected() {
+    let chosen =
+        ["size", "count", "unpaired", "kill", "exit", "panic", "stop", "sleep", "flip", "cut", "reset", "nranks"];
+    let suite: Vec<String> = chosen.iter().map(|name| case_of(name)).collect();
+    for (layout, lacking) in [("processes", &["nranks"][..]), ("threads", &["exit", "kill", "stop"])] {
+        let mut arguments = vec!["--host-transport", "tcp", "--exact"];
+        arguments.extend(suite.iter().map(String::as_str));
+        let (code, results) = run(layout, 4, &arguments);
+        let failed = results.cases.iter().filter(|case| case.outcome == Outcome::Fail);
+        let failed: Vec<String> = failed.map(|case| format!("{}: {}", case.name, case.message)).collect();
+        assert!(failed.is_empty(), "{layout}: {}", failed.join("\n\n"));
+        assert_eq!((code, results.cases.len()), (Some(0), chosen.len()));
+        // ranks that share no memory have no place to make one more communicator
+        assert_eq!(names(&results, Outcome::Skip), lacking.iter().map(|name| (*name).to_owned()).collect());
+    }
+}
+
+/// Where a call is between two ranks, what is broken is the way between them; and the control passes over a new one.
+#[test]
+fn a_broken_way_between_two_ranks_is_named_by_both_ends() {
+    let [cut, reset] = ["cut", "reset"].map(|name| format!("sendrecv::none::float::64KiB@fault-{name}"));
+    for (layout, ranks, seed, ends) in [
+        ("threads", 4, "0", [0, 1]),
+        ("threads", 2, "0", [0, 1]),
+        ("processes", 3, "0", [0, 1]),
+        ("threads", 5, "2", [2, 3]),
+    ] {
+        let (code, results) = run(layout, ranks, &["--seed", seed, "--exact", &cut, &reset]);
+        assert_eq!((code, names(&results, Outcome::Pass).len()), (Some(0), 2), "{layout}, {ranks} ranks");
+        for case in &results.cases {
+            let record = case.fault.as_ref().unwrap();
+            assert_eq!(record.class, "F.fabric");
+            // who was told of a reset depends on who was sending
+            let told = if record.culprits.is_empty() && case.name == reset { &ends[..] } else { &record.culprits };
+            assert_eq!(told, ends, "{layout}, {ranks} ranks: {record:?}");
+            let expected: &[Detector] = if case.name == cut { &[Detector::Deadline] } else { &[Detector::Error] };
+            assert_eq!(record.noticed_by, expected);
+        }
+    }
+}
+
+/// A communicator that is not made costs neither the case's own nor the wait for its deadline.
+#[test]
+fn ranks_that_do_not_agree_how_many_they_are_are_told_within_their_own_limit() {
+    for layout in ["threads", "processes"] {
+        let (code, results) = run(layout, 3, &["--lab", "fault-nranks"]);
+        let case = results.cases.first().unwrap();
+        assert_eq!((code, case.kind), (Some(101), Some(FailKind::Error)), "{layout}: {}", case.message);
+        let verdict = case.verdict.as_ref().unwrap();
+        assert_eq!((verdict.class, &verdict.culprit_ranks[..]), (Class::Init, &[1][..]), "{layout}");
+        assert!(case.message.contains("rank 1 asks for 4 ranks"), "{layout}: {}", case.message);
+        assert!(case.duration_s < 1.4, "{layout}: {} s", case.duration_s);
+    }
 }
 
 #[test]

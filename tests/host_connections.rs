@@ -194,9 +194,10 @@ fn a_delayed_way_costs_a_small_message_the_delay() {
 /// Delay is latency: data on its way does not wait for what went before.
 #[test]
 fn a_delay_is_no_limit_of_bandwidth() {
-    let time = transfer_time(1 << 20, |damage| drop(damage.delay(1, 20_000).unwrap()));
-    // 64 pieces of a transfer one after the other would take 1.3 s
-    assert!((0.02..0.4).contains(&time), "{time} s");
+    let time = || transfer_time(4 << 20, |damage| drop(damage.delay(1, 20_000).unwrap()));
+    // on a busy machine the best of a few; 16 times 256 KiB one after the other would take 0.32 s
+    let best = (0..3).map(|_| time()).fold(f64::INFINITY, f64::min);
+    assert!((0.02..0.2).contains(&best), "{best} s");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 mod trace_support;
 
 use collcheck::case::{DType, Op, Primitive};
-use collcheck::trace::{Class, Incident, Liveness, Setup, Verdict, judge};
+use collcheck::trace::call::{Call, Operation, State};
+use collcheck::trace::{Class, Communicator, Incident, Liveness, Setup, Verdict, judge};
 use trace_support::{Machine, Step, WORLD, all_reduce, collective, lab, permuted, programs, recv, send, with};
 
 const WORLDS: [u32; 4] = [2, 3, 8, 64];
@@ -513,12 +514,107 @@ fn a_communicator_that_one_rank_does_not_set_up_is_init() {
         for culprit in suspects(ranks) {
             let mut incident = Machine::new(ranks).run(&programs(ranks, |_| vec![]));
             for evidence in incident.ranks.iter_mut().filter(|e| e.rank != culprit) {
-                evidence.setups = vec![Setup { comm: WORLD, done: false }];
+                evidence.setups = vec![Setup { comm: WORLD, done: false, ranks: None }];
             }
             let v = verdict(&incident);
             assert_eq!((v.class, &v.culprit_ranks[..]), (Class::Init, &[culprit][..]), "{v:#?}");
         }
     }
+}
+
+/// With a majority, or as there are so many ranks: then even one of two can be told.
+#[test]
+fn a_rank_that_asks_for_another_number_of_ranks_is_init() {
+    for ranks in WORLDS {
+        for culprit in suspects(ranks) {
+            for asked in [ranks + 1, ranks + 8] {
+                let mut incident = Machine::new(ranks).run(&programs(ranks, |_| lab(3)));
+                for evidence in &mut incident.ranks {
+                    let asks = if evidence.rank == culprit { asked } else { ranks };
+                    evidence.setups = vec![Setup { comm: 7, done: false, ranks: Some(asks) }];
+                }
+                incident.communicators.push(Communicator { id: 7, label: "pp".into(), ranks: (0..ranks).collect() });
+                let v = verdict(&incident);
+                assert_eq!((v.class, &v.culprit_ranks[..]), (Class::Init, &[culprit][..]), "{v:#?}");
+                assert!(v.summary.contains(&format!("rank {culprit} asks for {asked} ranks")), "{}", v.summary);
+            }
+        }
+    }
+}
+
+/// Of two that disagree on a communicator of which nothing else is known.
+#[test]
+fn of_two_numbers_of_ranks_neither_is_right_by_itself() {
+    let mut incident = Machine::new(3).run(&programs(3, |_| vec![]));
+    for (evidence, asked) in incident.ranks.iter_mut().zip([4, 5, 6]) {
+        evidence.setups = vec![Setup { comm: 7, done: false, ranks: Some(asked) }];
+    }
+    let v = verdict(&incident);
+    assert_eq!((v.class, &v.culprit_ranks[..]), (Class::Init, &[0, 1, 2][..]), "{v:#?}");
+}
+
+/// Rounds of a shift by one rank, in which nothing from `from` to the next arrives from round 3 on.
+fn broken_way(ranks: u32, from: u32) -> Incident {
+    let to = (from + 1) % ranks;
+    let calls = |rank: u32| {
+        // a rank is held in the round in which what it waits for was not sent: later by one for each rank behind
+        let held = 3 + u64::from((rank + ranks - to) % ranks);
+        (1..=held).flat_map(move |round| {
+            let state = if round < held { State::Completed } else { State::Running };
+            let made = move |operation| Call {
+                dtype: Some(DType::Float),
+                count: Some(64),
+                state,
+                created_ns: 10 * round,
+                started_ns: Some(10 * round + 1),
+                ..Call::new(WORLD, round, operation)
+            };
+            [Operation::Send { peer: (rank + 1) % ranks }, Operation::Recv { peer: (rank + ranks - 1) % ranks }]
+                .map(made)
+        })
+    };
+    let mut incident = Machine::new(ranks).run(&programs(ranks, |_| vec![]));
+    for evidence in &mut incident.ranks {
+        evidence.calls = Some(calls(evidence.rank).collect());
+    }
+    incident
+}
+
+#[test]
+fn a_way_that_does_not_carry_a_message_is_named_by_its_ends() {
+    for ranks in [2, 3, 4, 8] {
+        for from in 0..ranks {
+            let mut ends = [from, (from + 1) % ranks];
+            ends.sort_unstable();
+            let incident = broken_way(ranks, from);
+            let v = verdict(&incident);
+            assert_eq!((v.class, &v.culprit_ranks[..]), (Class::FFabric, &ends[..]), "{ranks}, {from}: {v:#?}");
+            assert!(v.summary.contains("does not arrive"), "{}", v.summary);
+        }
+    }
+}
+
+/// A rank that gave up its call sends to others no more: only the way of which both ends say that it failed is it.
+#[test]
+fn where_ranks_say_that_a_way_failed_it_is_the_one_of_both_who_do() {
+    let mut incident = broken_way(4, 0);
+    // rank 1 had not sent either, and rank 2 waits for that
+    for evidence in incident.ranks.iter_mut().filter(|evidence| evidence.rank == 2) {
+        let calls = evidence.calls.as_mut().unwrap();
+        calls.truncate(6);
+        calls.iter_mut().rev().take(2).for_each(|call| call.state = State::Running);
+    }
+    let say = |incident: &mut Incident, rank: usize| {
+        incident.ranks[rank].messages.push("receive from rank 0 failed: Connection reset by peer".to_owned());
+    };
+    say(&mut incident, 1);
+    assert_eq!(verdict(&incident).culprit_ranks, [0; 0], "one end alone says it of either way");
+    say(&mut incident, 0);
+    let v = verdict(&incident);
+    assert_eq!(
+        (v.class, &v.candidates[..], &v.culprit_ranks[..]),
+        (Class::FFabric, &[Class::FFabric][..], &[0, 1][..])
+    );
 }
 
 #[test]

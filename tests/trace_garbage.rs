@@ -63,7 +63,9 @@ fn evidence(rng: &mut StdRng) -> RankEvidence {
         calls: maybe(rng, |r| (0..calls).map(|_| call(r)).collect()),
         lost: small(rng),
         finished: rng.random(),
-        setups: (0..rng.random_range(0..2)).map(|_| Setup { comm: small(rng), done: rng.random() }).collect(),
+        setups: (0..rng.random_range(0..2))
+            .map(|_| Setup { comm: small(rng), done: rng.random(), ranks: None })
+            .collect(),
         messages: (0..rng.random_range(0..2)).map(|i| texts[i].to_owned()).collect(),
         ..RankEvidence::default()
     }

@@ -1,11 +1,13 @@
 //! Backends: where ranks really run. The engine and the worker know them only through [`Backend`] and [`Station`].
 
 pub mod host;
+mod making;
 pub mod nccl;
 pub mod sockets;
 mod twist;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +15,8 @@ use crate::case::{Case, DType, Forced, Variant, Workload};
 use crate::fleet::processes::Post;
 use crate::oracle::Plan;
 
+pub use making::Making;
+pub use sockets::Harm;
 pub use twist::Twist;
 
 /// Bytes of guard zone before and after every buffer. A multiple of any alignment that matters.
@@ -219,35 +223,6 @@ pub struct Call<'a> {
     pub twist: Option<Twist>,
 }
 
-/// How a communicator is made. Cases with the same making share one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Making {
-    /// `ncclConfig_t::CTAPolicy`.
-    pub cta_policy: Option<u32>,
-    /// Ranks take the devices in another order than the bus.
-    pub permuted: bool,
-    /// It is split off one that holds the same ranks.
-    pub split: bool,
-    /// It is nonblocking.
-    pub nonblocking: bool,
-}
-
-impl Making {
-    /// What the case's variants ask for.
-    pub fn of(case: &Case) -> Making {
-        let has = |variant| case.variants.contains(&variant);
-        Making {
-            cta_policy: case
-                .variants
-                .iter()
-                .find_map(|v| if let Variant::Cta(policy) = v { Some(*policy) } else { None }),
-            permuted: has(Variant::Permuted),
-            split: has(Variant::Split),
-            nonblocking: has(Variant::Nonblocking),
-        }
-    }
-}
-
 /// What buffers a case needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Need {
@@ -434,6 +409,19 @@ pub trait Station: Send {
     /// With `true`, launches from here on are of a second communicator of the same ranks, which the first such call
     /// makes: all stations make that call at the same time. For deliberate faults.
     fn twin(&mut self, twin: bool) -> Result<(), RankError>;
+
+    /// Does harm to the way between this rank and another, until it is lifted or the communicator is made anew. Returns how
+    /// many connections were struck. Stations of several ranks have no such way. For deliberate faults.
+    fn harm(&mut self, _peer: u32, _harm: Harm) -> Result<usize, RankError> {
+        Err(RankError::Unsupported("these ranks have no connections that could be harmed".to_owned()))
+    }
+
+    /// Makes one more communicator, of `ranks` ranks as this one holds, and gives it up again. All stations do this at the
+    /// same time. Where it does not come about within the time given, a [`RankError::Refused`] says so, and the communicator
+    /// that there is stays sound. For deliberate faults.
+    fn form(&mut self, _ranks: u32, _within: Duration) -> Result<(), RankError> {
+        Err(RankError::Unsupported("these ranks cannot make one more communicator".to_owned()))
+    }
 
     /// Launches collectives on all lanes; several of them in one group.
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError>;

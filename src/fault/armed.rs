@@ -1,7 +1,9 @@
 //! A station of a rank that does a fault, or takes part in a case in which another does.
 
+use std::time::Duration;
+
 use super::{Fault, Order};
-use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Station, Verdict, Watcher};
+use crate::backend::{Aborter, Buffer, Call, GuardBreach, Harm, Need, RankError, Region, Station, Verdict, Watcher};
 use crate::case::DType;
 use crate::fleet::protocol::Request;
 use crate::fleet::worker::Meeting;
@@ -25,6 +27,9 @@ pub trait Injector: Send {
     fn wait(&mut self, rank: &mut Rank<'_>) -> Result<(), RankError> {
         rank.station.wait()
     }
+
+    /// After all of the case, however it ended: undoes what would last.
+    fn end(&mut self, _rank: &mut Rank<'_>) {}
 }
 
 /// The rank that an injector acts for.
@@ -85,6 +90,11 @@ impl<'a> Armed<'a> {
         let rank = Rank { station, order, request, meeting, me, step: 0 };
         Ok(Armed { rank, injector: fault.injector(), growing: fault.growing() })
     }
+
+    /// Undoes what would outlast the case.
+    pub fn end(mut self) {
+        self.injector.end(&mut self.rank);
+    }
 }
 
 impl Station for Armed<'_> {
@@ -143,6 +153,14 @@ impl Station for Armed<'_> {
 
     fn twin(&mut self, twin: bool) -> Result<(), RankError> {
         self.rank.station.twin(twin)
+    }
+
+    fn harm(&mut self, peer: u32, harm: Harm) -> Result<usize, RankError> {
+        self.rank.station.harm(peer, harm)
+    }
+
+    fn form(&mut self, ranks: u32, within: Duration) -> Result<(), RankError> {
+        self.rank.station.form(ranks, within)
     }
 
     fn launch(&mut self, all: &[Call<'_>]) -> Result<(), RankError> {

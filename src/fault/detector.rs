@@ -23,6 +23,8 @@ pub enum Detector {
     Deadline,
     /// The watch over workers that die, and the inquest after it.
     Death,
+    /// The error that a call returns, and the inquest after it.
+    Error,
     /// The comparison of all ranks' calls after a case that came to its end.
     Alignment,
     /// The comparison of times.
@@ -31,13 +33,14 @@ pub enum Detector {
 
 impl Detector {
     /// All of them.
-    pub const ALL: [Detector; 8] = [
+    pub const ALL: [Detector; 9] = [
         Detector::Value,
         Detector::Guard,
         Detector::Survivor,
         Detector::Input,
         Detector::Deadline,
         Detector::Death,
+        Detector::Error,
         Detector::Alignment,
         Detector::Performance,
     ];
@@ -51,6 +54,7 @@ impl Detector {
             Detector::Input => "input",
             Detector::Deadline => "deadline",
             Detector::Death => "death",
+            Detector::Error => "error",
             Detector::Alignment => "alignment",
             Detector::Performance => "performance",
         }

@@ -37,6 +37,9 @@ pub enum Called {
 pub enum Who {
     /// The rank that does it, and no other.
     Culprit,
+    /// That of the rank that does it and the one before it together, as it is the way between them; nobody's where the ranks'
+    /// calls do not tell which way it is.
+    Ends,
     /// Nobody's.
     Nobody,
 }
@@ -173,14 +176,18 @@ pub fn judge<'a>(
         let called: Vec<String> = asked.iter().map(|seen| format!("{} by {}", seen.name, seen.by)).collect();
         return Err(format!("called {}, expected {}", called.join(", "), expected.called));
     }
+    let mut ends = [super::fabric::previous(culprit, ranks), culprit];
+    ends.sort_unstable();
     let wanted: &[u32] = match expected.who {
         Who::Culprit => &[culprit],
+        Who::Ends => &ends,
         Who::Nobody => &[],
     };
+    let untold = |seen: &Sighting| expected.who == Who::Ends && seen.culprits.is_empty();
     let tie = |seen: &Sighting| {
         ranks == 2 && expected.who == Who::Culprit && matches!(seen.name, Name::Class(..)) && seen.culprits == [0, 1]
     };
-    match named.iter().find(|seen| seen.culprits == wanted || tie(seen)) {
+    match named.iter().find(|seen| seen.culprits == wanted || untold(seen) || tie(seen)) {
         Some(seen) => Ok(seen),
         None => {
             let blamed: Vec<String> = named.iter().map(|seen| format!("{:?} by {}", seen.culprits, seen.by)).collect();
@@ -251,6 +258,17 @@ mod tests {
         assert_eq!(End::of([false, true, true]), Some(End::Large));
         assert_eq!(End::of([false, true, false]), Some(End::Middle));
         assert_eq!(End::of([true, false, true]), Some(End::Mixed));
+    }
+
+    #[test]
+    fn a_broken_way_is_that_of_both_ends_or_of_nobody() {
+        let expected =
+            Expectation { by: &[Detector::Deadline], called: Called::Class(&[Class::FFabric]), who: Who::Ends };
+        let of = |culprit, ranks, blamed: &[u32]| {
+            judge(&expected, culprit, ranks, 1, &[seen(Detector::Deadline, Class::FFabric, blamed)]).is_ok()
+        };
+        assert!(of(1, 4, &[0, 1]) && of(3, 4, &[2, 3]) && of(1, 4, &[]) && of(1, 2, &[0, 1]));
+        assert!(!of(1, 4, &[1]) && !of(1, 4, &[1, 2]) && !of(2, 4, &[0, 1]));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod calls;
 mod data;
 mod detector;
 mod expect;
+mod fabric;
 mod mismatch;
 mod race;
 mod rank;
@@ -34,6 +35,7 @@ pub use armed::{Armed, Injector, Rank};
 pub use detector::Detector;
 pub use expect::{Called, End, Expectation, Name, Sighting, Who, judge};
 
+use crate::backend::Environment;
 use crate::case::{DType, Op, Primitive};
 
 /// All faults, in the order of reports.
@@ -50,6 +52,7 @@ pub static CATALOGUE: &[&dyn Fault] = &[
     &mismatch::unpaired_small::UnpairedSmall,
     &mismatch::peer::Peer,
     &mismatch::crossed::Crossed,
+    &mismatch::nranks::RankCount,
     &rank::kill::Kill,
     &rank::abort::Abort,
     &rank::exit::Exit,
@@ -74,6 +77,10 @@ pub static CATALOGUE: &[&dyn Fault] = &[
     &data::nan::NotANumber,
     &data::inf::Infinite,
     &data::rounded::Rounded,
+    &fabric::cut::Cut,
+    &fabric::reset::Reset,
+    &fabric::delayed::Delayed,
+    &fabric::throttled::Throttled,
     &slow::bandwidth::Bandwidth,
     &slow::latency::Latency,
     &slow::dip::Dip,
@@ -99,6 +106,8 @@ pub enum Family {
     Race,
     /// Wrong values.
     Data,
+    /// The way between two ranks is broken or slow.
+    Fabric,
     /// Slower than it should be, at some sizes.
     Slow,
 }
@@ -111,6 +120,7 @@ impl Family {
             Family::Rank => "rank",
             Family::Race => "race",
             Family::Data => "data",
+            Family::Fabric => "fabric",
             Family::Slow => "slow",
         }
     }
@@ -136,6 +146,41 @@ pub struct Needs {
     pub ranks: u32,
     /// Ranks are processes.
     pub processes: bool,
+    /// Ranks exchange bytes over connections.
+    pub connections: Option<Connections>,
+}
+
+/// Whose connections can be struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    /// Also those that another library holds in this process.
+    Any,
+    /// Only those that this program sends over itself.
+    Own,
+}
+
+/// What keeps NCCL's ranks of one host from everything but sockets.
+const OVER_SOCKETS: [(&str, &str); 3] = [("NCCL_NET", "Socket"), ("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")];
+
+impl Connections {
+    /// Why NCCL's cannot be struck, if so.
+    fn of_nccl(self, environment: &Environment, processes: bool) -> Option<String> {
+        if self == Connections::Own {
+            return Some(
+                "holds back what is sent, which sockets of another library do not let do: use --backend host".into(),
+            );
+        }
+        let set = |(name, value): &(&str, &str)| environment.variables.get(*name).is_some_and(|is| is == value);
+        if !OVER_SOCKETS.iter().all(set) {
+            let all = OVER_SOCKETS.map(|(name, value)| format!("{name}={value}"));
+            return Some(format!("strikes sockets, and NCCL may use others' means: needs {}", all.join(" ")));
+        }
+        (!processes && environment.ranks > 2).then(|| {
+            "strikes one rank's sockets, and of more than two ranks in a process nothing tells whose they are: use \
+             --layout processes"
+                .into()
+        })
+    }
 }
 
 /// One fault.
@@ -193,15 +238,18 @@ impl Kind {
     }
 
     /// Why it cannot be had here, if so.
-    pub fn lacks(self, ranks: u32, processes: bool) -> Option<String> {
+    pub fn lacks(self, environment: &Environment, processes: bool) -> Option<String> {
         let needs = self.0.needs();
         let least = needs.ranks.max(2);
-        if ranks < least {
+        if environment.ranks < least {
             return Some(format!("fault-{self} needs {least} ranks"));
         }
-        (needs.processes && !processes).then(|| {
-            format!("fault-{self} ends or stops a process: ranks must be processes, as with --layout processes")
-        })
+        if needs.processes && !processes {
+            let why = "ends or stops a process: ranks must be processes, as with --layout processes";
+            return Some(format!("fault-{self} {why}"));
+        }
+        let connections = needs.connections.filter(|_| environment.backend == "nccl");
+        connections.and_then(|which| which.of_nccl(environment, processes)).map(|why| format!("fault-{self} {why}"))
     }
 }
 
@@ -310,10 +358,30 @@ mod tests {
     #[test]
     fn what_a_fault_lacks_is_said() {
         let kind: Kind = "kill".parse().unwrap();
-        assert!(kind.lacks(1, true).unwrap().contains("2 ranks"));
-        assert!(kind.lacks(2, false).unwrap().contains("--layout processes"));
-        assert_eq!(kind.lacks(2, true), None);
-        assert!("peer".parse::<Kind>().unwrap().lacks(2, true).unwrap().contains("3 ranks"));
+        let of = |ranks| Environment { ranks, backend: "host".to_owned(), ..Environment::default() };
+        assert!(kind.lacks(&of(1), true).unwrap().contains("2 ranks"));
+        assert!(kind.lacks(&of(2), false).unwrap().contains("--layout processes"));
+        assert_eq!(kind.lacks(&of(2), true), None);
+        assert!("peer".parse::<Kind>().unwrap().lacks(&of(2), true).unwrap().contains("3 ranks"));
+    }
+
+    /// On the host backend a case has connections made for it; NCCL is asked for them by variables.
+    #[test]
+    fn faults_of_the_fabric_need_nccl_to_use_sockets_that_can_be_told_apart() {
+        let kind = |name: &str| name.parse::<Kind>().unwrap();
+        let host = Environment { ranks: 4, backend: "host".to_owned(), ..Environment::default() };
+        let mut nccl = Environment { backend: "nccl".to_owned(), ..host.clone() };
+        let fabric = ["cut", "reset", "throttled", "delayed"].map(kind);
+        assert!(fabric.iter().all(|kind| kind.lacks(&host, false).is_none() && kind.lacks(&host, true).is_none()));
+        let [cut, .., delayed] = fabric;
+        let why = cut.lacks(&nccl, true).unwrap();
+        assert!(why.ends_with("needs NCCL_NET=Socket NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"), "{why}");
+        nccl.variables = OVER_SOCKETS.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        assert_eq!(cut.lacks(&nccl, true), None);
+        assert!(cut.lacks(&nccl, false).unwrap().contains("--layout processes"));
+        assert!(delayed.lacks(&nccl, true).unwrap().contains("--backend host"));
+        nccl.ranks = 2;
+        assert_eq!(cut.lacks(&nccl, false), None);
     }
 
     /// What the documentation says of each fault is what the code does.
@@ -323,7 +391,11 @@ mod tests {
         let row = |fault: &&dyn Fault| {
             let Expectation { by, called, who } = fault.expects();
             let by: Vec<&str> = by.iter().map(|by| by.name()).collect();
-            let who = if who == Who::Culprit { "" } else { "; of no rank" };
+            let who = match who {
+                Who::Culprit => "",
+                Who::Ends => "; of the two ranks, where it can be told",
+                Who::Nobody => "; of no rank",
+            };
             format!("| `fault-{}` | {} | {} | {called}{who} |", fault.name(), fault.deed(), by.join(" or "))
         };
         let rows: Vec<String> = CATALOGUE.iter().map(row).collect();

@@ -17,12 +17,17 @@ use message::{append, headline, message};
 use queue::{Queue, run_down};
 
 use crate::trace::call::{Call, Operation, State};
+use crate::trace::messages::{Sign, sign};
 use crate::trace::ring::{Snapshot, snapshot};
 use crate::trace::text;
 use crate::trace::{Class, Communicator, Diagnosis, Incident, Liveness, RankEvidence, Setup, judge};
 
 /// The communicator's name in verdicts.
 const WORLD: &str = "the communicator";
+
+/// That of one made beside it, with what is added to the case's number to be its id.
+const BESIDE: &str = "one more communicator";
+const FORMED: u64 = 1 << 62;
 
 /// That of its twin.
 const SECOND: &str = "the second communicator";
@@ -90,6 +95,8 @@ struct Stand {
     since_ns: u64,
     messages: Vec<String>,
     batch: Option<Batch>,
+    /// The communicator made beside the case's: of how many ranks, and whether it came about.
+    formed: Option<(u32, bool)>,
 }
 
 impl Stand {
@@ -101,10 +108,7 @@ impl Stand {
 
 /// Judges a case with this number (see `Log::begin`) that began at `began_ns`. `said` is the library's, oldest first.
 pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, began_ns: u64, now_ns: u64) -> Findings {
-    let mut states: Vec<Stand> = witnesses.into_iter().map(|witness| state(witness, case)).collect();
-    unroll(&mut states);
-    let queues = states.iter_mut().filter_map(|state| Some(Queue { rank: state.rank, calls: state.calls.as_mut()? }));
-    run_down(&mut queues.collect::<Vec<_>>());
+    let mut states = stands(witnesses, case);
     let mut unowned = Vec::new();
     for Said { rank, text } in said.into_iter().rev() {
         match states.iter_mut().find(|state| Some(state.rank) == rank) {
@@ -118,6 +122,39 @@ pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, b
         let _ = write!(message, "\nthe library: {}", text::line(text));
     }
     Findings { cause, diagnosis, message }
+}
+
+/// Judges a case in which calls returned errors, from what ranks have said of those and how far each got. `None` where that
+/// tells no more than the errors do: neither a way that failed nor a communicator that did not come about.
+pub fn failed(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
+    let states = stands(witnesses, case);
+    let speaks = |state: &Stand| {
+        let mut signs = state.messages.iter().filter_map(|text| sign(text));
+        signs.any(|sign| matches!(sign, Sign::Fabric | Sign::PeerGone | Sign::Device))
+    };
+    let unmade = |state: &Stand| state.formed.is_some_and(|(_, done)| !done);
+    if !states.iter().any(|state| speaks(state) || unmade(state)) {
+        return None;
+    }
+    let diagnosis = judge(&incident(&states, case));
+    (!matches!(diagnosis.verdict.class, Class::None | Class::Undetermined)).then_some(diagnosis)
+}
+
+/// A diagnosis as it is told behind the error of a case that came to its end.
+pub fn explained(diagnosis: &Diagnosis) -> String {
+    let verdict = &diagnosis.verdict;
+    let mut message = format!("\n{}: {}", verdict.class, verdict.summary);
+    append(&mut message, diagnosis);
+    message
+}
+
+/// All ranks at the time of the inquest.
+fn stands(witnesses: Vec<Witness>, case: u64) -> Vec<Stand> {
+    let mut states: Vec<Stand> = witnesses.into_iter().map(|witness| state(witness, case)).collect();
+    unroll(&mut states);
+    let queues = states.iter_mut().filter_map(|state| Some(Queue { rank: state.rank, calls: state.calls.as_mut()? }));
+    run_down(&mut queues.collect::<Vec<_>>());
+    states
 }
 
 /// Compares the calls of a case that has come to its end, and of the one before it on the same communicator: what of them
@@ -172,7 +209,8 @@ pub fn last_to_call(witnesses: &[Witness], case: u64) -> Vec<(u32, u64)> {
 /// Judges a communicator that was not made. `begun` are the ranks that are known to have begun, and `states` says how
 /// those are of which anything is known.
 pub fn unmade(states: &[Liveness], ranks: u32, begun: &[u32], cause: Cause) -> Findings {
-    let setup = |rank: u32| if begun.contains(&rank) { vec![Setup { comm: 0, done: false }] } else { Vec::new() };
+    let setup =
+        |rank: u32| if begun.contains(&rank) { vec![Setup { comm: 0, done: false, ranks: None }] } else { Vec::new() };
     let evidence = (0..ranks).map(|rank| RankEvidence {
         rank,
         liveness: states.get(rank as usize).copied().unwrap_or(Liveness::Alive),
@@ -196,12 +234,13 @@ fn state(witness: Witness, case: u64) -> Stand {
     let begun = log.as_ref().is_some_and(|log| log.case() == case);
     let (doing, since_ns) = log.as_ref().filter(|_| begun).map_or((Doing::Nothing, 0), Log::doing);
     let batch = log.as_ref().filter(|_| begun).and_then(Log::batch);
+    let formed = log.as_ref().filter(|_| begun).and_then(Log::formed);
     let read = log.and_then(|log| snapshot(&log).ok());
     let (calls, lost) = read.map_or((None, 0), |read| {
         let (calls, lost) = own(read, |comm| comm & !TWIN == case);
         (Some(calls), lost)
     });
-    Stand { rank, liveness, calls, lost, doing, since_ns, messages, batch }
+    Stand { rank, liveness, calls, lost, doing, since_ns, messages, batch, formed }
 }
 
 /// The calls on such communicators, and how many of them were overwritten: none as long as anything older is left.
@@ -217,6 +256,8 @@ fn incident(states: &[Stand], case: u64) -> Incident {
     // A rank that waits for the others elsewhere than in a call holds that it has made its calls. Where all do, or are busy,
     // the meeting itself is what they wait in.
     let meeting = !states.iter().any(open);
+    let setup =
+        |state: &Stand| state.formed.map(|(ranks, done)| Setup { comm: case | FORMED, done, ranks: Some(ranks) });
     let evidence = states.iter().map(|state| {
         let mut calls = state.calls.clone();
         let waits = matches!(state.doing, Doing::Meeting | Doing::Reported);
@@ -235,7 +276,7 @@ fn incident(states: &[Stand], case: u64) -> Incident {
             calls,
             lost: state.lost,
             finished: waits && !meeting,
-            setups: Vec::new(),
+            setups: setup(state).into_iter().collect(),
             messages: state.messages.clone(),
         }
     });
@@ -244,6 +285,9 @@ fn incident(states: &[Stand], case: u64) -> Incident {
     let mut communicators = vec![communicator(case, WORLD)];
     if states.iter().flat_map(|state| state.calls.iter().flatten()).any(|call| call.comm == case | TWIN) {
         communicators.push(communicator(case | TWIN, SECOND));
+    }
+    if states.iter().any(|state| state.formed.is_some()) {
+        communicators.push(communicator(case | FORMED, BESIDE));
     }
     if meeting {
         communicators.push(communicator(MEETING, MEETING_NAME));

@@ -31,8 +31,10 @@ const ARMED_AT: usize = 9;
 /// A text: its bytes, and so many words of it.
 const TROUBLE_BYTES: usize = 10;
 const TROUBLE: usize = 11;
-const TROUBLE_WORDS: usize = 12;
-const OWN: usize = TROUBLE + TROUBLE_WORDS;
+const TROUBLE_WORDS: usize = 11;
+/// Ranks asked for of one more communicator, and in the lowest bit whether it came about; 0 where there was none.
+const FORMING: usize = TROUBLE + TROUBLE_WORDS;
+const OWN: usize = FORMING + 1;
 
 /// Words that a log takes.
 const WORDS: usize = ring::words(CALLS) + OWN;
@@ -79,6 +81,8 @@ pub enum Doing {
     Waiting,
     /// Checking what came out.
     Checking,
+    /// Making one more communicator.
+    Forming,
     /// Waiting for the other workers.
     Meeting,
     /// It has reported.
@@ -86,7 +90,7 @@ pub enum Doing {
 }
 
 impl Doing {
-    const ALL: [Doing; 9] = [
+    const ALL: [Doing; 10] = [
         Doing::Nothing,
         Doing::Beginning,
         Doing::Preparing,
@@ -94,6 +98,7 @@ impl Doing {
         Doing::Launching,
         Doing::Waiting,
         Doing::Checking,
+        Doing::Forming,
         Doing::Meeting,
         Doing::Reported,
     ];
@@ -108,6 +113,7 @@ impl Doing {
             Doing::Launching => "in the launch",
             Doing::Waiting => "waiting for its launches",
             Doing::Checking => "checking results",
+            Doing::Forming => "making one more communicator",
             Doing::Meeting => "waiting for the other workers",
             Doing::Reported => "has reported",
         }
@@ -154,6 +160,7 @@ impl Log {
     pub fn begin(&self, case: u64, name: &str) {
         name.clone_into(&mut self.label.lock().unwrap_or_else(PoisonError::into_inner));
         self.set(FIRST, 0);
+        self.set(FORMING, 0);
         self.set(ARMED, 0);
         self.set(ARMED_AT, 0);
         self.set(CASE, case);
@@ -233,7 +240,18 @@ impl Log {
         (doing.copied().unwrap_or(Doing::Nothing), self.get(SINCE))
     }
 
-    /// Notes what has failed behind the worker's calls. What does not fit is cut off.
+    /// Notes that one more communicator is being made, of so many ranks as this one holds, or has come about.
+    pub fn forming(&self, ranks: u32, done: bool) {
+        self.set(FORMING, u64::from(ranks) << 1 | u64::from(done));
+    }
+
+    /// The communicator made beside the case's: of how many ranks it was to be, and whether it came about.
+    pub fn formed(&self) -> Option<(u32, bool)> {
+        let word = self.get(FORMING);
+        (word > 0).then(|| (u32::try_from(word >> 1).unwrap_or(u32::MAX), word & 1 == 1))
+    }
+
+    /// Notes what has failed in the worker's calls or behind them. What does not fit is cut off.
     pub fn trouble(&self, text: &str) {
         let bytes = text.as_bytes().iter().take(8 * TROUBLE_WORDS).copied().collect::<Vec<_>>();
         for (word, part) in bytes.chunks(8).enumerate() {
@@ -306,10 +324,13 @@ mod tests {
             writer.created(&call, u64::MAX);
         }
         log.armed();
+        log.trouble(&"x".repeat(1000));
+        log.forming(u32::MAX, true);
+        assert_eq!(log.formed(), Some((u32::MAX, true)));
         assert_eq!((log.case(), log.doing().0, log.times_armed().0), (7, Doing::Checking, 1));
         assert_eq!(snapshot(&log).unwrap().calls.len(), CALLS);
         log.begin(8, "");
-        assert_eq!(log.times_armed(), (0, 0));
+        assert_eq!((log.times_armed(), log.formed()), ((0, 0), None));
     }
 
     #[test]

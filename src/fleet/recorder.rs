@@ -9,12 +9,16 @@
 //! A call of a library that queues is known to be done when the worker has waited for it. So of launches that are queued
 //! in a row, the first that is not known to be done may be earlier than the one that hangs.
 
+mod exchange;
+
 use std::sync::Arc;
+use std::time::Duration;
+
+use exchange::{Exchange, messages};
 
 use super::log::{Doing, Log, now_ns};
-use crate::backend::{Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Station, Twist, Verdict, Watcher};
-use crate::case::primitive::{Direction, Transfer, transfers};
-use crate::case::{DType, Op, Primitive, Workload};
+use crate::backend::{Aborter, Buffer, Call, GuardBreach, Harm, Need, RankError, Region, Station, Verdict, Watcher};
+use crate::case::{DType, Op, Primitive};
 use crate::trace::call::Operation;
 use crate::trace::ring::{Creation, RingError, Ticket, Writer};
 
@@ -79,9 +83,6 @@ struct Lane {
     /// Those of them that were made aside.
     beside: Vec<Ticket>,
 }
-
-/// What decides which messages an exchange consists of.
-type Exchange = (Primitive, Workload, Option<Twist>);
 
 /// By lane: sends and receives, with their elements.
 type Messages = Vec<Vec<(Operation, u64)>>;
@@ -252,6 +253,15 @@ impl Recorder {
         }
     }
 
+    /// Looks at what a call returned: that of a communicator which is lost is noted, as who waits for others afterwards may not
+    /// come to tell of it.
+    fn heed<T>(&self, result: Result<T, RankError>) -> Result<T, RankError> {
+        if let Err(error @ RankError::Broken { .. }) = &result {
+            self.lanes.iter().for_each(|lane| lane.log.trouble(&error.to_string()));
+        }
+        result
+    }
+
     /// One launch of the batch.
     fn count(&mut self, launch: impl FnOnce(&mut dyn Station) -> Result<(), RankError>) -> Result<(), RankError> {
         let Some(batch) = &mut self.batch else { return launch(self.station.as_mut()) };
@@ -262,7 +272,7 @@ impl Recorder {
             batch.done = batch.made;
             self.lanes.iter().for_each(|lane| lane.log.done(batch.done));
         }
-        result
+        self.heed(result)
     }
 
     /// Ends the batch, after as many launches as there were: all that follow count on from there.
@@ -288,7 +298,7 @@ impl Recorder {
                 batch.done = batch.made;
                 self.lanes.iter().for_each(|lane| lane.log.done(batch.done));
             }
-            return result;
+            return self.heed(result);
         }
         let waits = !self.synchronous || self.lanes.iter().any(|lane| !lane.beside.is_empty());
         if waits {
@@ -298,21 +308,8 @@ impl Recorder {
         if result.is_ok() && waits {
             self.all_done();
         }
-        result
+        self.heed(result)
     }
-}
-
-/// A rank's sends and receives of an exchange.
-fn messages((primitive, workload, twist): Exchange, rank: u32) -> Vec<(Operation, u64)> {
-    let message = |transfer: Transfer| {
-        let Transfer { direction, peer, len, .. } = transfer;
-        let operation = match direction {
-            Direction::Send => Operation::Send { peer: twist.map_or(Some(peer), |twist| twist.send(rank, peer))? },
-            Direction::Recv => Operation::Recv { peer: twist.map_or(Some(peer), |twist| twist.recv(rank, peer))? },
-        };
-        Some((operation, len))
-    };
-    transfers(primitive.unit(), &workload, rank).into_iter().filter_map(message).collect()
 }
 
 impl Station for Recorder {
@@ -385,6 +382,20 @@ impl Station for Recorder {
         Ok(())
     }
 
+    fn harm(&mut self, peer: u32, harm: Harm) -> Result<usize, RankError> {
+        self.station.harm(peer, harm)
+    }
+
+    fn form(&mut self, ranks: u32, within: Duration) -> Result<(), RankError> {
+        self.at(Doing::Forming);
+        self.lanes.iter().for_each(|lane| lane.log.forming(ranks, false));
+        let formed = self.station.form(ranks, within);
+        if formed.is_ok() {
+            self.lanes.iter().for_each(|lane| lane.log.forming(ranks, true));
+        }
+        self.heed(formed)
+    }
+
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {
         if self.capturing.is_some() {
             for call in calls {
@@ -403,7 +414,7 @@ impl Station for Recorder {
         if self.synchronous && !self.aside && result.is_ok() {
             self.done();
         }
-        result
+        self.heed(result)
     }
 
     fn fill_early(&mut self, lane: usize, region: &Region<'_>) -> Result<(), RankError> {
@@ -432,7 +443,8 @@ impl Station for Recorder {
         self.close();
         self.make_captured();
         self.lanes.iter().for_each(|lane| lane.log.still(Doing::Launching));
-        self.station.replay()
+        let replayed = self.station.replay();
+        self.heed(replayed)
     }
 
     fn begin_batch(&mut self, calls: &[Call<'_>], replayed: bool) {

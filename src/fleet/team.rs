@@ -173,12 +173,21 @@ impl Team {
                         .into_iter()
                         .chain(troubles.iter().filter(|(of, _)| *of == rank).map(|(_, what)| what))
                         .cloned()
+                        .chain(log.troubles())
                         .collect(),
                 }
             }));
         }
         all.sort_by_key(|witness| witness.rank);
         all
+    }
+
+    /// Whether others are held up in vain by a call that a worker could not make. Where its communicator is lost, they do not
+    /// come back by themselves, and what they wait for at the deadline is only what came of it.
+    fn given_up(&self, late: bool) -> bool {
+        let lost = || self.workers.iter().flat_map(|worker| &worker.logs).any(|log| log.troubles().is_some());
+        let waited = self.place.unwell_for();
+        waited.is_some_and(|waited| waited >= AFTER_REFUSAL || ((late || waited >= AFTER_DEATH) && lost()))
     }
 
     /// Takes the reports of those who come back once they are aborted.
@@ -264,13 +273,13 @@ impl Workers for Team {
                 return Ended::Interrupted;
             } else if wake.give_up.is_some_and(|end| now >= end) {
                 Cause::Died(wake.dead.iter().flat_map(|(index, _)| self.ranks_of(*index)).collect())
-            } else if end.is_some_and(|end| now >= end) && wake.reports.iter().any(Option::is_none) {
-                Cause::Deadline(deadline.as_secs_f64())
-            } else if wake.dead.is_empty() && self.place.unwell_for().is_some_and(|waited| waited >= AFTER_REFUSAL) {
+            } else if wake.dead.is_empty() && self.given_up(end.is_some_and(|end| now >= end)) {
                 // Not a riddle: who could not make the call says so. The others are only to be freed.
                 self.abort();
                 self.drain(&mut wake);
                 break;
+            } else if end.is_some_and(|end| now >= end) && wake.reports.iter().any(Option::is_none) {
+                Cause::Deadline(deadline.as_secs_f64())
             } else {
                 continue;
             };

@@ -23,7 +23,11 @@ pub trait Meeting: Sync {
 pub fn run(station: &mut dyn Station, meeting: &dyn Meeting, request: &Request) -> Vec<Report> {
     let Some(order) = &request.fault else { return carry_out(station, meeting, request) };
     match Armed::new(station, meeting, request, order) {
-        Ok(mut armed) => carry_out(&mut armed, meeting, request),
+        Ok(mut armed) => {
+            let reports = carry_out(&mut armed, meeting, request);
+            armed.end();
+            reports
+        }
         Err((ranks, error)) => {
             ranks.into_iter().map(|rank| Report { rank, placements: Vec::new(), error: Some(error.clone()) }).collect()
         }

@@ -1,5 +1,6 @@
 //! The engine: a plan and a backend in, events out. libtest-mimic drives the trials.
 
+mod hub;
 mod trial;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use chrono::Local;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use hub::Hub;
 
 use super::assemble::{assemble, frame, stopped};
 use super::event::{Consumer, Event};
@@ -144,24 +147,6 @@ fn lock(session: &Mutex<Session>) -> std::sync::MutexGuard<'_, Session> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands events to consumers, and parts with one that fails.
-struct Hub {
-    consumers: Vec<Box<dyn Consumer>>,
-    lost: Vec<String>,
-}
-
-impl Hub {
-    fn send(&mut self, event: &Event) {
-        self.consumers.retain_mut(|consumer| match consumer.take(event) {
-            Ok(()) => true,
-            Err(error) => {
-                self.lost.push(format!("{error:#}"));
-                false
-            }
-        });
-    }
-}
-
 /// Launches of one case whose results are kept apart; a long soak must not fill the memory.
 const KEPT: usize = 33;
 
@@ -293,7 +278,7 @@ impl Session {
             }
         }
         let request = self.request(case);
-        match self.ask(&request, self.plan.deadline) {
+        match self.ask(&request, &Making::of(case), self.plan.deadline) {
             Ok(ended) => {
                 let mut result = self.conclude(&request, &ended);
                 self.paths.prove(case, &mut result);
@@ -338,10 +323,16 @@ impl Session {
         }
     }
 
-    /// Has a team do what the request says, within a limit that is derived where none is set; else says why there is no team.
-    fn ask(&mut self, request: &Request, limit: Option<Duration>) -> Result<CaseEnded, Box<CaseResult>> {
+    /// Has a team of this making do what the request says, within a limit that is derived where none is set; else says why there
+    /// is no team.
+    fn ask(
+        &mut self,
+        request: &Request,
+        making: &Making,
+        limit: Option<Duration>,
+    ) -> Result<CaseEnded, Box<CaseResult>> {
         let case = &request.case;
-        let opened = self.assure_team(case);
+        let opened = self.assure_team(making);
         let unable = match opened {
             Ok(()) => None,
             Err(NoTeam::Opening(Opening::Unsupported(why))) => Some(self.skip(case, why)),
@@ -397,6 +388,9 @@ impl Session {
                 if result.kind == Some(FailKind::Data) {
                     self.account_for(request, &mut result);
                 }
+                if reports.iter().any(|r| r.error.is_some()) {
+                    self.examine(request, &mut result);
+                }
                 if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
                     self.team = None; // what is left of the communicator cannot be trusted
                 }
@@ -411,6 +405,16 @@ impl Session {
                 let why = self.interrupted().to_owned();
                 self.skip(case, why)
             }
+        }
+    }
+
+    /// Where calls return errors, what ranks say of them and how far each got may tell more.
+    fn examine(&mut self, request: &Request, result: &mut CaseResult) {
+        if result.outcome == Outcome::Fail
+            && let Some(diagnosis) = inquest::failed(self.witnesses(), request.epoch)
+        {
+            result.message += &inquest::explained(&diagnosis);
+            result.verdict = Some(diagnosis.verdict);
         }
     }
 
@@ -435,21 +439,20 @@ impl Session {
         (needed > limit).then(|| format!("does not fit in memory: needs {needs} on each rank, {free} are free for it"))
     }
 
-    /// A team whose communicator is made as the case wants it.
-    fn assure_team(&mut self, case: &Case) -> Result<(), NoTeam> {
-        let making = Making::of(case);
-        if self.team.as_ref().is_some_and(|(made, _)| *made == making) {
+    /// A team whose communicator is made so.
+    fn assure_team(&mut self, making: &Making) -> Result<(), NoTeam> {
+        if self.team.as_ref().is_some_and(|(made, _)| made == making) {
             return Ok(());
         }
         self.team = None; // its memory is needed
-        let alike: Vec<Case> = self.plan.cases.iter().filter(|c| Making::of(c) == making).cloned().collect();
+        let alike: Vec<Case> = self.plan.cases.iter().filter(|c| Making::of(c) == *making).cloned().collect();
         let limit = deadline::making(self.environment.ranks);
         let team: Box<dyn Workers> = match self.plan.layout {
-            LayoutChoice::Threads => Box::new(Team::start(&self.backend, alike, &making, limit, &self.interrupt)?),
-            LayoutChoice::Processes => Box::new(Crew::start(&self.backend, alike, &making, limit, &self.interrupt)?),
+            LayoutChoice::Threads => Box::new(Team::start(&self.backend, alike, making, limit, &self.interrupt)?),
+            LayoutChoice::Processes => Box::new(Crew::start(&self.backend, alike, making, limit, &self.interrupt)?),
         };
         self.paths.follow(&team.processes());
-        self.team = Some((making, team));
+        self.team = Some((*making, team));
         (self.fresh, self.late) = (true, 0);
         Ok(())
     }

@@ -78,6 +78,7 @@ const STEPS: &[(Class, &[&str])] = &[
     (
         Class::FFabric,
         &[
+            "Look at the links of {ranks}: port and cable, the switch's counters, firewall rules, and which interface each uses.",
             "Search all ranks' NCCL WARN lines for completion errors, Cuda failures and closed sockets, and note which peer they name.",
             "On {hosts}: read the kernel log for Xid and mlx5 lines, and nvidia-smi -q for ECC and Xid counts.",
             "On every host: check ibstat (State, Rate), nvidia-smi nvlink -s, and the switch's port error counters.",
@@ -88,7 +89,7 @@ const STEPS: &[(Class, &[&str])] = &[
     (
         Class::Init,
         &[
-            "See whether the processes of {ranks} run and reached the set-up of the communicator.",
+            "See whether the processes of {ranks} run, reached the set-up of the communicator, and were started with the same number of ranks as all others (WORLD_SIZE, -n).",
             "Check that all hosts reach the rendezvous address, and that NCCL_SOCKET_IFNAME names an interface that they share.",
             "Run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,NET and compare the last line of each rank.",
         ],

@@ -55,6 +55,9 @@ pub struct Setup {
     pub comm: u64,
     /// Whether it returned.
     pub done: bool,
+    /// How many ranks this rank asked for, where that is known.
+    #[serde(default)]
+    pub ranks: Option<u32>,
 }
 
 /// Whether a process lives.

@@ -28,6 +28,8 @@ const SIGNS: &[(&[&str], Sign)] = &[
     (&["port_err"], Sign::Fabric),
     (&["mlx5", "error"], Sign::Fabric),
     (&["link", "down"], Sign::Fabric),
+    (&["connection timed out"], Sign::Fabric),
+    (&["no route to host"], Sign::Fabric),
     (&["nvlink", "error"], Sign::Device),
     (&["xid ("], Sign::Device),
     (&["xid:"], Sign::Device),

@@ -19,7 +19,7 @@ mod align;
 pub mod call;
 pub mod incident;
 pub mod judge;
-mod messages;
+pub(crate) mod messages;
 mod p2p;
 mod pattern;
 pub mod ring;

@@ -11,7 +11,7 @@ use std::alloc::{self, Layout};
 use std::fs::File;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Alignment of a region's base.
 pub(super) const PAGE: usize = 4096;
@@ -84,6 +84,14 @@ impl Region {
         let place = self.at(0, size_of::<AtomicU32>())?;
         // SAFETY: inside, aligned to a page, initialised by zeroing, and used as an atomic only.
         Some(unsafe { place.cast::<AtomicU32>().as_ref() })
+    }
+
+    /// The word of 8 bytes at a multiple of 8, if it lies inside. Whoever uses these bytes uses them as an atomic only.
+    pub(super) fn long(&self, offset: usize) -> Option<&AtomicU64> {
+        let place =
+            self.at(offset, size_of::<AtomicU64>()).filter(|_| offset.is_multiple_of(align_of::<AtomicU64>()))?;
+        // SAFETY: inside, aligned as the base is to a page, initialised by zeroing or a file's pages, and used as an atomic.
+        Some(unsafe { place.cast::<AtomicU64>().as_ref() })
     }
 
     /// `len` bytes from `offset` on, if they lie inside.

@@ -4,7 +4,7 @@
 //! HostBackend ── open ──> HostStation, one a rank ── side (a second thread of the rank)
 //!                           │ launch
 //!                           v
-//!   site (buffers and findings)   port (whose turn it is on a communicator)
+//!   site (buffers and findings)   port (whose turn it is on a communicator)   board (making one more)
 //!                           │
 //!   algorithms (ring, tree, pairs) ── step, arithmetic
 //!                           │
@@ -30,6 +30,7 @@
 
 mod algorithms;
 mod arithmetic;
+mod board;
 mod buffer;
 mod channel;
 mod content;
@@ -55,10 +56,11 @@ pub use wait::Abort;
 
 use super::{Backend, Environment, Layout, Making, Opening, Recipe, Station, Unavailable};
 use crate::case::Case;
+use board::Board;
 use memory::Region;
 use station::Spare;
 use tcp::Network;
-use transport::{Geometry, HEADER, Links};
+use transport::{BOARD, Geometry, HEADER, Links};
 
 /// Ranks that a communicator may have: channels between all pairs of more would be gigabytes, if of untouched memory.
 pub const MAX_RANKS: u32 = 1024;
@@ -146,10 +148,19 @@ impl HostBackend {
 
     /// A communicator's stations, by rank.
     pub fn stations(&self) -> Result<Vec<HostStation>, Unavailable> {
-        match self.transport {
+        self.stations_over(self.transport)
+    }
+
+    fn stations_over(&self, transport: Transport) -> Result<Vec<HostStation>, Unavailable> {
+        match transport {
             Transport::Shm => self.in_memory(),
             Transport::Tcp => self.connected(),
         }
+    }
+
+    /// What the ranks of a communicator exchange bytes over.
+    fn transport(&self, making: &Making) -> Transport {
+        if making.connected { Transport::Tcp } else { self.transport }
     }
 
     fn in_memory(&self) -> Result<Vec<HostStation>, Unavailable> {
@@ -165,7 +176,8 @@ impl HostBackend {
                 let region = second.get_or_init(|| geometry.bytes().and_then(Region::zeroed).map(Arc::new));
                 Some(Links::new(region.as_ref()?, geometry, rank)?.aborted_by(abort.clone()))
             });
-            Some(HostStation::new(Links::new(&region, geometry, rank)?, spare, self.forced))
+            let board = Some(Board::new(Arc::clone(&region), BOARD, rank));
+            Some(HostStation::new(Links::new(&region, geometry, rank)?, spare, board, self.forced))
         };
         (0..self.ranks as usize).map(station).collect::<Option<_>>().ok_or_else(too_many)
     }
@@ -179,12 +191,13 @@ impl HostBackend {
         let bytes = geometry.bytes().ok_or_else(broken)?;
         let region = Arc::new(Region::mapped(channels, 0, bytes).ok_or_else(broken)?);
         let links = Links::new(&region, geometry, rank).ok_or_else(broken)?;
+        let board = Some(Board::new(Arc::clone(&region), BOARD, rank));
         let (channels, abort) = (channels.try_clone().map_err(|_| broken())?, Abort::new(region));
         let spare = Spare::new(move || {
             let region = Region::mapped(&channels, geometry.paged()?, bytes)?;
             Some(Links::new(&Arc::new(region), geometry, rank)?.aborted_by(abort.clone()))
         });
-        Ok(HostStation::new(links, spare, None))
+        Ok(HostStation::new(links, spare, board, None))
     }
 
     /// All ranks listen before the first of them connects.
@@ -199,7 +212,8 @@ impl HostBackend {
         let region = Arc::new(region);
         self.remember(&region);
         let join = |(rank, listener)| {
-            join(Joining { listener, book: book.clone() }, rank, Abort::new(region.clone()), self.forced)
+            let board = Some(Board::new(region.clone(), BOARD, rank as usize));
+            join(Joining { listener, book: book.clone() }, rank, Abort::new(region.clone()), board, self.forced)
         };
         (0..).zip(listeners).map(join).collect()
     }
@@ -208,7 +222,8 @@ impl HostBackend {
     /// the book's. Nobody is waited for: who is not there is noticed by those who need something of it.
     pub fn connect(joining: Joining, rank: u32) -> Result<HostStation, Unavailable> {
         let region = Region::zeroed(HEADER).ok_or_else(|| Unavailable("there is no memory".to_owned()))?;
-        join(joining, rank, Abort::new(Arc::new(region)), None)
+        // ranks that share no memory have no board
+        join(joining, rank, Abort::new(Arc::new(region)), None, None)
     }
 
     fn remember(&self, region: &Arc<Region>) {
@@ -260,7 +275,7 @@ impl Backend for HostBackend {
         if let Some(what) = beyond(making) {
             return Err(Opening::Unsupported(format!("the host backend has no {what}")));
         }
-        if self.transport == Transport::Tcp {
+        if self.transport(making) == Transport::Tcp {
             return Ok(Recipe::HostTcp { ip: Ipv4Addr::LOCALHOST.into() });
         }
         // for a communicator and its twin, of which untouched pages take nothing
@@ -274,24 +289,30 @@ impl Backend for HostBackend {
         if let Some(what) = beyond(making) {
             return Err(Opening::Unsupported(format!("the host backend has no {what}")));
         }
-        let stations = self.stations()?;
+        let stations = self.stations_over(self.transport(making))?;
         Ok(stations.into_iter().map(|station| Box::new(station) as Box<dyn Station>).collect())
     }
 }
 
-fn join(joining: Joining, rank: u32, abort: Abort, forced: Option<Algorithm>) -> Result<HostStation, Unavailable> {
+fn join(
+    joining: Joining,
+    rank: u32,
+    abort: Abort,
+    board: Option<Board>,
+    forced: Option<Algorithm>,
+) -> Result<HostStation, Unavailable> {
     let ranks = joining.book.addresses.len();
     let network = Network::new(joining, rank as usize);
     let network =
         network.ok_or_else(|| Unavailable(format!("the address book has {ranks} ranks, and no rank {rank}")))?;
     let links = Links::over(network, abort).ok_or_else(|| Unavailable("there is no memory for channels".to_owned()))?;
     // a second communicator would need connections of its own
-    Ok(HostStation::new(links, Spare::new(|| None), forced))
+    Ok(HostStation::new(links, Spare::new(|| None), board, forced))
 }
 
 /// What a communicator of this backend cannot be, if it is asked for.
 fn beyond(making: &Making) -> Option<&'static str> {
-    let Making { cta_policy, permuted, split, nonblocking } = *making;
+    let Making { cta_policy, permuted, split, nonblocking, connected: _ } = *making;
     [
         (cta_policy.is_some(), "CTA policy"),
         (permuted, "devices to permute"),

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::algorithms::Algorithm;
+use super::board::Board;
 use super::buffer::Buffer as Bytes;
 use super::machine;
 use super::port::Port;
@@ -14,7 +15,7 @@ use super::tcp::Damage;
 use super::transport::{Flow, Links};
 use super::wait::Abort;
 use crate::backend::{
-    Aborter, Buffer, Call, GuardBreach, Memory, Need, RankError, Region, Registration, Station, Verdict,
+    Aborter, Buffer, Call, GuardBreach, Harm, Memory, Need, RankError, Region, Registration, Station, Verdict,
 };
 use crate::case::DType;
 
@@ -33,6 +34,8 @@ pub struct HostStation {
     twin: Option<Arc<Port>>,
     spare: Spare,
     on_twin: bool,
+    /// Nothing where ranks share no memory.
+    board: Option<Board>,
     site: Site,
     /// The thread beside this one, once there is one.
     side: Option<Side>,
@@ -74,7 +77,7 @@ pub struct Transfer {
 }
 
 impl HostStation {
-    pub(super) fn new(links: Links, spare: Spare, forced: Option<Algorithm>) -> HostStation {
+    pub(super) fn new(links: Links, spare: Spare, board: Option<Board>, forced: Option<Algorithm>) -> HostStation {
         HostStation {
             rank: [links.rank as u32],
             damage: links.damage(),
@@ -82,6 +85,7 @@ impl HostStation {
             twin: None,
             spare,
             on_twin: false,
+            board,
             site: Site::default(),
             side: None,
             aside: false,
@@ -299,6 +303,30 @@ impl Station for HostStation {
         }
         self.on_twin = twin;
         Ok(())
+    }
+
+    fn harm(&mut self, peer: u32, harm: Harm) -> Result<usize, RankError> {
+        let none = || RankError::Unsupported("ranks that share memory have no connections".to_owned());
+        let damage = self.damage.as_ref().ok_or_else(none)?;
+        let damaged = match harm {
+            Harm::Cut => damage.cut(peer),
+            Harm::Reset => damage.reset(peer),
+            Harm::Delay(us) => damage.delay(peer, us.into()),
+            Harm::Throttle(bytes_per_s) => damage.throttle(peer, bytes_per_s),
+        };
+        match damaged {
+            Ok(damaged) => Ok(damaged.connections.len()),
+            // a kernel without socket filters, or without this rank
+            Err(error) => Err(RankError::Unsupported(error.to_string())),
+        }
+    }
+
+    fn form(&mut self, ranks: u32, within: Duration) -> Result<(), RankError> {
+        let none = || {
+            RankError::Unsupported("ranks that share no memory have nowhere to meet for one more communicator".into())
+        };
+        let abort = self.abort();
+        self.board.as_mut().ok_or_else(none)?.form(ranks, within, &abort)
     }
 
     /// One after the other: NCCL promises no more of the calls of a group than that all of them are done.

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::board;
 use super::channel::ring::CONTROL;
 use super::channel::{Receiver, Sender, ring, stream};
 use super::memory::{PAGE, Region, Span};
@@ -15,8 +16,11 @@ use super::tcp::{Damage, Network};
 use super::wait::{Abort, Waiter};
 use crate::backend::{RankError, Twist};
 
-/// Bytes in front of the channels: the abort flag.
-pub(super) const HEADER: usize = 256;
+/// Where the board lies, behind the abort flag.
+pub(super) const BOARD: usize = 256;
+
+/// Bytes in front of the channels: the abort flag and the board.
+pub(super) const HEADER: usize = BOARD + board::BYTES;
 
 /// Capacity of ring and tree channels. There are three for each rank.
 pub(super) const COLLECTIVE_CAPACITY: usize = 256 << 10;

@@ -174,7 +174,8 @@ impl Communicator {
         Ok(())
     }
 
-    fn is_settled(&self, call: &str) -> Result<bool, RankError> {
+    /// Whether a nonblocking communicator has done what it was asked for.
+    pub fn is_settled(&self, call: &str) -> Result<bool, RankError> {
         match self.async_code()? {
             api::SUCCESS => Ok(true),
             api::IN_PROGRESS => Ok(false),

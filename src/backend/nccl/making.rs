@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::api::{self, Code, Comm, Config, UniqueId};
 use super::communicator::Communicator;
@@ -10,6 +11,9 @@ use super::device::Device;
 use super::library::Library;
 use super::version::Version;
 use crate::backend::{Making, RankError};
+
+/// How often one who waits for a communicator looks.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Why this library cannot make such communicators.
 pub fn supported(library: &Library, making: &Making) -> Result<(), RankError> {
@@ -79,6 +83,48 @@ pub fn communicators(
     })?;
     let made = settled(owned(library, party, &handles), call, party.size())?;
     if making.split { split(library, party, made) } else { Ok(made) }
+}
+
+/// Makes one more communicator of the party's ranks, which all parties do with the same `id`. Where it is not there at `end`, or
+/// the others do not come as they are `lost`, it is given up. Whatever goes wrong with it, other communicators are sound.
+pub fn beside(
+    library: &Arc<Library>,
+    party: &Party<'_>,
+    id: UniqueId,
+    end: Instant,
+    lost: &dyn Fn() -> bool,
+) -> Result<Vec<Communicator>, RankError> {
+    let call = "ncclCommInitRankConfig";
+    // only those can be given up while they are made
+    let mut config = Config::new().nonblocking();
+    let handles = in_group(library, call, party, |index, handle| {
+        let rank = c_int::try_from(party.rank(index)).unwrap_or(c_int::MAX);
+        // SAFETY: `handle` is good for one handle until it is there, or for ever; `config` is initialised.
+        unsafe { (library.api.comm_init_rank_config)(handle, party.size(), id, rank, &mut config) }
+    })?;
+    let mut made = owned(library, party, &handles);
+    let there = loop {
+        match made.iter().try_fold(true, |all, one| Ok::<_, RankError>(one.is_settled(call)? && all)) {
+            Ok(true) => break Ok(()),
+            Ok(false) if lost() => break Err(RankError::Aborted),
+            Ok(false) if Instant::now() >= end => break Err(timeout(call, party.ranks)),
+            Ok(false) => std::thread::sleep(LOOK),
+            Err(RankError::Broken { call, message }) => {
+                break Err(RankError::Refused { call, code: "an error".to_owned(), message });
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    if there.is_err() {
+        made.iter_mut().for_each(|communicator| communicator.close(true));
+        Box::leak(handles.0); // NCCL may still be writing
+    }
+    there.map(|()| made)
+}
+
+fn timeout(call: &str, ranks: u32) -> RankError {
+    let message = format!("a communicator of {ranks} ranks did not come about");
+    RankError::Refused { call: call.to_owned(), code: "nothing in time".to_owned(), message }
 }
 
 /// Splits off communicators of the same ranks in the same order, which keep their parents alive.
@@ -201,7 +247,7 @@ mod tests {
         assert_eq!(since(Some(0)), Some(Version::new(2, 27, 3)));
         assert_eq!(since(Some(1)), Some(Version::new(2, 27, 3)));
         assert_eq!(since(Some(2)), Some(Version::new(2, 28, 3)));
-        let others = Making { cta_policy: None, permuted: true, split: true, nonblocking: true };
+        let others = Making { cta_policy: None, permuted: true, split: true, nonblocking: true, connected: true };
         assert_eq!(requirement(&others), None);
     }
 

@@ -9,7 +9,7 @@
 //! outbox     bytes on their way to the GPU
 //! making     communicators of a process' ranks    communicator  one rank's
 //! program    what cases make ranks call    launch  ready for calling
-//! station    one thread's ranks    lane  one rank    peers  what stations share
+//! station    one thread's ranks    lane  one rank    peers  what stations share    fabric  harm to its sockets
 //! process    one rank in a process of its own
 //! ```
 //!
@@ -22,6 +22,7 @@ mod communicator;
 mod device;
 mod driver;
 mod environment;
+mod fabric;
 mod lane;
 mod launch;
 mod library;
@@ -44,6 +45,7 @@ use self::lane::Lane;
 use self::making::Party;
 use self::peers::Peers;
 use self::station::NcclStation;
+use super::sockets::own;
 use super::{Backend, Environment, Making, Opening, RankError, Recipe, Station, Unavailable};
 use crate::case::Case;
 
@@ -188,6 +190,8 @@ impl Backend for NcclBackend {
             });
         }
 
+        // what is opened from here on is NCCL's
+        let before = own::snapshot().ok();
         let party = Party { first: 0, devices: &devices, ranks };
         let id = self.library.unique_id().map_err(opening)?;
         let communicators = making::communicators(&self.library, &party, id, making).map_err(opening)?;
@@ -198,7 +202,7 @@ impl Backend for NcclBackend {
             lanes.push(lane.map_err(|e| opening(e.into()))?);
         }
 
-        let peers = Arc::new(Peers::new(lanes.len().div_ceil(self.ranks_per_thread as usize)));
+        let peers = Arc::new(Peers::new(lanes.len().div_ceil(self.ranks_per_thread as usize)).since(before));
         let mut stations: Vec<Box<dyn Station>> = Vec::new();
         let mut lanes = lanes.into_iter().peekable();
         while lanes.peek().is_some() {

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::backend::sockets::own::Snapshot;
+
 /// How often one who waits looks whether the others can still come.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -18,6 +20,8 @@ pub struct Peers {
     stations: usize,
     /// Where the stations of other processes are met.
     apart: Option<Apart>,
+    /// The sockets of this process before the communicator was made, where they could be told.
+    before: Option<Snapshot>,
 }
 
 /// Waits until every station has said yes or no; true if all said yes.
@@ -45,12 +49,27 @@ impl Peers {
     /// For so many stations of one process.
     pub fn new(stations: usize) -> Peers {
         let (lost, meeting, changed) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
-        Peers { lost, meeting, changed, stations, apart: None }
+        Peers { lost, meeting, changed, stations, apart: None, before: None }
     }
 
     /// For the one station of this process. What it loses, others are told by whoever watches the processes.
     pub fn apart(assembly: Assembly) -> Peers {
         Peers { apart: Some(Apart(assembly)), ..Peers::new(1) }
+    }
+
+    /// The same, for a communicator that was made after there were these sockets.
+    pub fn since(self, before: Option<Snapshot>) -> Peers {
+        Peers { before, ..self }
+    }
+
+    /// The sockets of this process before the communicator was made.
+    pub fn before(&self) -> Option<&Snapshot> {
+        self.before.as_ref()
+    }
+
+    /// Whether other stations are in other processes.
+    pub fn are_apart(&self) -> bool {
+        self.apart.is_some()
     }
 
     /// Whether the communicator is lost.

@@ -14,6 +14,7 @@ use super::making::{self, Party};
 use super::peers::{Assembly, Peers};
 use super::station::NcclStation;
 use super::{driver, opening, unopened};
+use crate::backend::sockets::own;
 use crate::backend::{Making, Opening, Station, Unavailable};
 use crate::case::Case;
 
@@ -48,6 +49,8 @@ impl Candidate {
     /// then on.
     pub fn join(self, identity: &[u8], making: &Making, assembly: Assembly) -> Result<Box<dyn Station>, Opening> {
         let Candidate { library, device, kernels, rank, ranks } = self;
+        // what is opened from here on is NCCL's
+        let before = own::snapshot().ok();
         let mut id = UniqueId { internal: [0; 128] };
         if identity.len() != id.internal.len() {
             let message = format!("an identity has {} bytes, not {}", id.internal.len(), identity.len());
@@ -58,6 +61,6 @@ impl Candidate {
         let made = making::communicators(&library, &party, id, making).map_err(opening)?;
         let lane = |communicator| Lane::new(rank, Arc::clone(&device), Arc::clone(&kernels), communicator);
         let lanes = made.into_iter().map(lane).collect::<Result<Vec<_>, _>>().map_err(|e| opening(e.into()))?;
-        Ok(Box::new(NcclStation::new(library, ranks, lanes, Arc::new(Peers::apart(assembly)))))
+        Ok(Box::new(NcclStation::new(library, ranks, lanes, Arc::new(Peers::apart(assembly).since(before)))))
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::checker::Work;
 use super::communicator::abort_all;
 use super::driver::{Graph, Stream};
+use super::fabric;
 use super::lane::{self, Lane, Track};
 use super::launch::Launch;
 use super::library::Library;
@@ -13,7 +14,7 @@ use super::making::{self, Party};
 use super::peers::Peers;
 use super::registration;
 use crate::backend::{
-    Aborter, Buffer, Call, GuardBreach, Need, RankError, Region, Registration, Station, Verdict, Watcher,
+    Aborter, Buffer, Call, GuardBreach, Harm, Need, RankError, Region, Registration, Station, Verdict, Watcher,
 };
 use crate::case::DType;
 use crate::kernels::Action;
@@ -141,6 +142,11 @@ impl NcclStation {
         }
     }
 
+    /// An error while a recording is open, which the call would spoil.
+    fn unrecorded(&self, call: &str) -> Result<(), RankError> {
+        if self.recording { Err(refused(call, "out of order", "a recording is under way".to_owned())) } else { Ok(()) }
+    }
+
     /// Ends a recording that has failed or is not wanted any more.
     fn stop_recording(&mut self) {
         if std::mem::take(&mut self.recording) {
@@ -152,9 +158,7 @@ impl NcclStation {
     }
 
     fn record_lanes(&mut self) -> Result<(), RankError> {
-        if self.recording {
-            return Err(refused("begin_capture", "out of order", "a recording is under way".to_owned()));
-        }
+        self.unrecorded("begin_capture")?;
         if self.track.aside {
             return Err(refused("begin_capture", "out of order", "what goes aside cannot be recorded".to_owned()));
         }
@@ -250,11 +254,7 @@ impl NcclStation {
     /// Turns to the second communicators or back. All stations make them at the same time, or none does.
     fn switch(&mut self, twin: bool) -> Result<(), RankError> {
         if twin && self.lanes.iter().any(|lane| lane.twin.is_none()) {
-            let sound = if self.recording {
-                Err(refused("twin", "out of order", "a recording is under way".to_owned()))
-            } else {
-                self.look()
-            };
+            let sound = self.unrecorded("twin").and_then(|()| self.look());
             let all = self.peers.all(sound.is_ok());
             sound?;
             if !all {
@@ -391,6 +391,16 @@ impl Station for NcclStation {
     fn twin(&mut self, twin: bool) -> Result<(), RankError> {
         let switched = self.switch(twin);
         self.note(switched)
+    }
+
+    fn harm(&mut self, _peer: u32, harm: Harm) -> Result<usize, RankError> {
+        fabric::strike(&self.peers, harm)
+    }
+
+    fn form(&mut self, ranks: u32, within: Duration) -> Result<(), RankError> {
+        self.unrecorded("form")?;
+        let formed = self.active(0).and_then(|lane| fabric::form(&self.library, lane, &self.peers, ranks, within));
+        self.note(formed)
     }
 
     fn launch(&mut self, calls: &[Call<'_>]) -> Result<(), RankError> {

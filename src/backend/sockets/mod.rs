@@ -4,10 +4,12 @@
 //! So a connection can be made as dead as a pulled cable leaves it, with both ends still believing in it. What leaves a
 //! socket passes no filter of its own: data that goes out dies at a filter of the other end, or in a sender that stops.
 //!
-//! `filter` does it to one socket; `own` finds the sockets of this process, whoever opened them, NCCL included.
+//! `filter` does it to one socket, and `pace` slows one down; `own` finds the sockets of this process, whoever opened them,
+//! NCCL included.
 
 pub mod filter;
 pub mod own;
+pub mod pace;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,6 +27,19 @@ impl fmt::Display for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} - {}", self.local, self.remote)
     }
+}
+
+/// What can be done to the way between two ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Harm {
+    /// Nothing passes any more, in either direction, and neither side is told.
+    Cut,
+    /// Its connections are broken, and both sides are told.
+    Reset,
+    /// What the one that does it sends is held back for so many microseconds; 0 lifts it.
+    Delay(u32),
+    /// It sends no more than so many bytes a second; 0 lifts it.
+    Throttle(u64),
 }
 
 /// What was done, and to which connections.

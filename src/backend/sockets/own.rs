@@ -10,6 +10,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
+use super::pace::{self, Traffic};
 use super::{Connection, Damaged, filter};
 
 /// State of an established connection, in `/proc/net/tcp`.
@@ -39,6 +40,8 @@ pub enum Blow {
     Lose(f64),
     /// [`filter::reset`].
     Reset,
+    /// [`pace::limit`], in bytes a second; 0 lifts it.
+    Pace(u64),
 }
 
 impl Blow {
@@ -48,6 +51,7 @@ impl Blow {
             Blow::Cut => filter::cut(socket),
             Blow::Lose(share) => filter::lose(socket, share),
             Blow::Reset => filter::reset(socket),
+            Blow::Pace(rate) => pace::limit(socket, rate),
         }
     }
 
@@ -57,6 +61,7 @@ impl Blow {
             Blow::Cut => "cut".to_owned(),
             Blow::Lose(share) => format!("{} % of packets lost", share * 100.0),
             Blow::Reset => "reset".to_owned(),
+            Blow::Pace(rate) => format!("paced to {rate} B/s"),
         }
     }
 }
@@ -99,6 +104,12 @@ pub fn damage(sockets: &[OwnSocket], blow: Blow) -> io::Result<Damaged> {
         }
     }
     Ok(Damaged { what: blow.name(), connections })
+}
+
+/// Bytes that a socket has sent and its peer has acknowledged, and bytes that it has received; nothing if it is gone.
+pub fn traffic(socket: &OwnSocket) -> Option<Traffic> {
+    use std::os::fd::AsFd;
+    pace::traffic(hold(socket)?.as_fd()).ok()
 }
 
 /// Numbers and inodes of all sockets of this process.

@@ -8,6 +8,7 @@ pub(super) mod count_even;
 pub(super) mod crossed;
 pub(super) mod dtype;
 pub(super) mod kind;
+pub(super) mod nranks;
 pub(super) mod op;
 pub(super) mod order;
 pub(super) mod peer;

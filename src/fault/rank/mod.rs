@@ -18,7 +18,7 @@ use super::{Called, Detector, Expectation, Needs, STEP, Who};
 use crate::backend::{Call, RankError};
 use crate::trace::Class;
 
-const PROCESS: Needs = Needs { ranks: 2, processes: true };
+const PROCESS: Needs = Needs { ranks: 2, processes: true, connections: None };
 
 const CRASHES: Expectation =
     Expectation { by: &[Detector::Death], called: Called::Class(&[Class::ECrash]), who: Who::Culprit };

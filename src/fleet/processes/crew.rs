@@ -117,6 +117,23 @@ impl Crew {
         Ok(())
     }
 
+    /// Whether others are held up in vain by a call that a worker could not make. Where its communicator is lost, as its log
+    /// says, they do not come back by themselves; logs may be far away, and are looked at once.
+    fn given_up(&mut self, meeting: &Round, late: bool, looked: &mut bool) -> bool {
+        let Some(waited) = meeting.unwell_for() else {
+            *looked = false;
+            return false;
+        };
+        if waited >= AFTER_REFUSAL {
+            return true;
+        }
+        if !late && (waited < AFTER_DEATH || *looked) {
+            return false;
+        }
+        *looked = true;
+        self.staff.logs().iter().flatten().any(|log| log.troubles().is_some())
+    }
+
     /// Lets those go who wait in the meeting, and takes their reports; who is stuck in a call is aborted.
     fn released(&mut self, meeting: &mut Round, mut reports: Vec<Option<Vec<Report>>>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
@@ -177,6 +194,7 @@ impl Workers for Crew {
         let mut meeting = Round::new(size);
         let mut said = vec![Vec::new(); size];
         let mut give_up: Option<Instant> = None;
+        let mut looked = false;
         // who cannot be told is dead, which is noticed below
         self.tell(&Down::Case(Box::new(request.clone())));
         while reports.iter().any(Option::is_none) {
@@ -207,11 +225,11 @@ impl Workers for Crew {
                 return Ended::Interrupted;
             } else if give_up.is_some_and(|end| now >= end) {
                 Cause::Died(Vec::new())
-            } else if end.is_some_and(|end| now >= end) && reports.iter().any(Option::is_none) {
-                Cause::Deadline(deadline.as_secs_f64())
-            } else if meeting.unwell_for().is_some_and(|waited| waited >= AFTER_REFUSAL) {
+            } else if give_up.is_none() && self.given_up(&meeting, end.is_some_and(|end| now >= end), &mut looked) {
                 // Who could not make the call says so once it is let go; the others are in it.
                 return Ended::Reported(self.released(&mut meeting, reports));
+            } else if end.is_some_and(|end| now >= end) && reports.iter().any(Option::is_none) {
+                Cause::Deadline(deadline.as_secs_f64())
             } else {
                 continue;
             };

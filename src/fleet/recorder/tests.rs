@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::*;
 use crate::backend::Placement;
 use crate::backend::host::HostBackend;
-use crate::backend::{Backend, Layout, Making};
+use crate::backend::{Backend, Layout, Making, Twist};
 use crate::case::Case;
 use crate::fleet::inquest::{self, Cause, Witness};
 use crate::fleet::log;

@@ -9,6 +9,7 @@ mod notice;
 use std::time::{Duration, Instant};
 
 use super::{CaseEnded, Session};
+use crate::backend::Making;
 use crate::case::Case;
 use crate::fault::{Family, ITERS, Kind, Method, Order, Sighting, WARMUP, judge};
 use crate::fleet::inquest::{Cause, Witness};
@@ -35,7 +36,7 @@ type Over = Box<CaseResult>;
 /// Runs the case.
 pub(super) fn run(session: &mut Session, case: &Case, kind: Kind) -> CaseResult {
     let ranks = session.environment.ranks;
-    if let Some(why) = kind.lacks(ranks, session.plan.layout == LayoutChoice::Processes) {
+    if let Some(why) = kind.lacks(&session.environment, session.plan.layout == LayoutChoice::Processes) {
         return session.skip(case, why);
     }
     if !session.plan.check {
@@ -43,7 +44,7 @@ pub(super) fn run(session: &mut Session, case: &Case, kind: Kind) -> CaseResult 
     }
     // any rank but 0, which is the root
     let culprit = 1 + (session.plan.seed % u64::from(ranks.max(2) - 1)) as u32;
-    let trial = Trial { sound: case.sound(), session, case, kind, culprit };
+    let trial = Trial { sound: case.sound(), making: Making::of(case), session, case, kind, culprit };
     let lab = trial.session.plan.lab;
     let result = if lab { trial.bare() } else { trial.run() };
     result.unwrap_or_else(|over| *over)
@@ -62,6 +63,8 @@ struct Trial<'s, 'c> {
     case: &'c Case,
     /// The same without the fault.
     sound: Case,
+    /// Of the communicator, with the fault and without.
+    making: Making,
     kind: Kind,
     culprit: u32,
 }
@@ -77,8 +80,7 @@ impl Trial<'_, '_> {
             if method == Method::NextUse {
                 self.next_use(&mut seen)?;
             }
-            if self.kind.fault().family() == Family::Mismatch {
-                // messages that nobody took may lie in its channels
+            if self.spoils() {
                 self.session.team = None;
             }
             self.control("after the fault")?;
@@ -93,10 +95,15 @@ impl Trial<'_, '_> {
         let request = self.armed_request(limit);
         let ended = self.answer(&request, Some(limit))?;
         let result = self.session.conclude(&request, &ended);
-        if self.kind.fault().family() == Family::Mismatch {
+        if self.spoils() {
             self.session.team = None;
         }
         Ok(CaseResult { name: self.case.name(), variants: self.case.variants.clone(), ..result })
+    }
+
+    /// Whether messages that nobody took may lie in the communicator's channels afterwards, or what was struck stays so.
+    fn spoils(&self) -> bool {
+        matches!(self.kind.fault().family(), Family::Mismatch | Family::Fabric)
     }
 
     fn judge(self, seen: Seen) -> CaseResult {
@@ -164,7 +171,7 @@ impl Trial<'_, '_> {
 
     /// What ranks report of a request that must pass.
     fn passes(&mut self, request: &Request, when: &str) -> Result<Vec<Report>, Over> {
-        let (result, ended) = match self.session.ask(request, None) {
+        let (result, ended) = match self.session.ask(request, &self.making, None) {
             Ok(ended) => (self.session.conclude(request, &ended), Some(ended)),
             Err(result) => (*result, None),
         };
@@ -239,7 +246,7 @@ impl Trial<'_, '_> {
     }
 
     fn answer(&mut self, request: &Request, limit: Option<Duration>) -> Result<CaseEnded, Over> {
-        self.session.ask(request, limit).map_err(|result| self.over(result.outcome, result.message))
+        self.session.ask(request, &self.making, limit).map_err(|result| self.over(result.outcome, result.message))
     }
 
     /// How often the culprit did it, and when the last time.

@@ -112,13 +112,67 @@ fn pairs_alike(facts: &Facts<'_>) -> Finding {
         (0..facts.waits.fronts.len()).filter(|t| facts.waits.fronts.get(*t).is_some_and(|front| !front.is_empty()));
     let held: Vec<usize> = held.collect();
     let is = verb(held.len(), "is", "are");
-    let summary = format!("{} {is} held in sends and recvs that all have their partners", ranks(&facts.ranks(&held)));
-    let mut finding = Finding::new(vec![Class::FFabric, Class::CUnpaired], summary);
-    finding.says("sends and recvs", "where they are not grouped, a send in front of a recv on both ends blocks both");
+    let (broken, certain) = broken_ways(facts);
+    let summary = if broken.is_empty() {
+        format!("{} {is} held in sends and recvs that all have their partners", ranks(&facts.ranks(&held)))
+    } else {
+        let ends = ranks(&facts.ranks(&broken));
+        format!("what is sent between {ends} does not arrive: {} {is} held up", ranks(&facts.ranks(&held)))
+    };
+    let mut finding = Finding::new(vec![Class::FFabric], summary);
+    if !certain {
+        finding.candidates.push(Class::CUnpaired);
+        finding
+            .says("sends and recvs", "where they are not grouped, a send in front of a recv on both ends blocks both");
+    }
     let first = held.first().and_then(|track| Some((*track, *facts.waits.fronts.get(*track)?.first()?)));
     finding.place = first.and_then(|(track, index)| facts.p2p_place(track, facts.call(track, index)?));
-    finding.culprits = facts.ranks(&devices);
+    finding.culprits = if devices.is_empty() { facts.ranks(&broken) } else { facts.ranks(&devices) };
     finding
+}
+
+/// The two ends of the way that does not pass messages on, where progress tells it, and whether it is certain; else nothing.
+///
+/// A message is suspect if both have made their calls and the receiver's is not done. A rank's calls that are under way may
+/// be one group, which ends as a whole: so one of its messages must be stuck, and which one is certain only where one is
+/// suspect. Where ranks themselves say that a way has failed, it is one of which both ends do: a rank that has given up its
+/// call sends nothing to others either. Where several ways are left, nothing is told.
+fn broken_ways(facts: &Facts<'_>) -> (Vec<usize>, bool) {
+    let under_way = |track: usize, index: Option<usize>| {
+        index.is_some_and(|index| facts.waits.fronts.get(track).is_some_and(|front| front.contains(&index)))
+    };
+    let done = |track: usize, index: Option<usize>| {
+        let rank = facts.alignment.ranks.get(track);
+        index.is_some_and(|index| rank.is_some_and(|rank| rank.done.get(index) == Some(&true)))
+    };
+    let suspects: Vec<[usize; 2]> = facts
+        .pairs
+        .iter()
+        .filter(|pair| under_way(pair.to, pair.recv))
+        .filter(|pair| done(pair.from, pair.send) || under_way(pair.from, pair.send))
+        .map(|pair| [pair.from.min(pair.to), pair.from.max(pair.to)])
+        .collect();
+    let speaks =
+        |track: &usize| facts.shows(*track, Sign::Fabric).or_else(|| facts.shows(*track, Sign::PeerGone)).is_some();
+    let spoken = (0..facts.waits.fronts.len()).any(|track| speaks(&track));
+    let of = |track: usize| suspects.iter().filter(move |ends| ends.contains(&track));
+    let waits_for_another = |track: usize| facts.waits.lonely.iter().any(|(_, waits, _)| *waits == track);
+    let sure = (0..facts.waits.fronts.len()).filter(|track| !waits_for_another(*track) && of(*track).count() == 1);
+    let mut ways: Vec<[usize; 2]> = if spoken {
+        suspects.iter().filter(|ends| ends.iter().all(speaks)).copied().collect()
+    } else {
+        sure.flat_map(of).copied().collect()
+    };
+    let certain = !ways.is_empty();
+    if !certain && !spoken {
+        ways.clone_from(&suspects);
+    }
+    ways.sort_unstable();
+    ways.dedup();
+    match ways[..] {
+        [ends] => (ends.to_vec(), certain),
+        _ => (Vec::new(), false),
+    }
 }
 
 /// Nothing waits, and yet a failure is reported.

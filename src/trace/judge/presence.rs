@@ -1,5 +1,7 @@
 //! init and E: who is not there.
 
+use std::collections::BTreeMap;
+
 use super::{Facts, Finding, circles};
 use crate::trace::align::{Cell, Group, Key};
 use crate::trace::call::Call;
@@ -27,8 +29,11 @@ fn init(facts: &Facts<'_>) -> Option<Finding> {
         Some(group) => group.lanes.iter().map(|lane| lane.track).collect(),
         None => (0..facts.alignment.ranks.len()).collect(),
     };
-    let missing: Vec<usize> = listed.into_iter().filter(|track| !entered.contains(track)).collect();
+    let missing: Vec<usize> = listed.iter().copied().filter(|track| !entered.contains(track)).collect();
     let (waiting, culprits) = (ranks(&facts.ranks(&held)), facts.ranks(&missing));
+    if let Some(odd) = odd_size(facts, comm, &name, &listed) {
+        return Some(odd);
+    }
     let mut classes = vec![Class::Init];
     let summary = if missing.is_empty() {
         classes.push(Class::FFabric);
@@ -43,6 +48,39 @@ fn init(facts: &Facts<'_>) -> Option<Finding> {
     let mut finding = Finding::new(classes, summary);
     finding.says(format!("set-up of {name}"), format!("begun by {}", ranks(&facts.ranks(&entered))));
     finding.culprits = culprits;
+    Some(finding)
+}
+
+/// Ranks that do not agree how many they are: those are wrong that ask for another number than there are, or than most do.
+fn odd_size(facts: &Facts<'_>, comm: u64, name: &str, members: &[usize]) -> Option<Finding> {
+    let mut camps: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (track, rank) in facts.alignment.ranks.iter().enumerate() {
+        let setups = rank.evidence.into_iter().flat_map(|e| &e.setups);
+        for asked in setups.filter(|setup| setup.comm == comm).filter_map(|setup| setup.ranks) {
+            camps.entry(asked).or_default().push(track);
+        }
+    }
+    if camps.len() < 2 {
+        return None;
+    }
+    let there_are = u32::try_from(members.len()).ok().filter(|members| camps.contains_key(members));
+    let most = camps.values().map(Vec::len).max();
+    let mut largest = camps.iter().filter(|(_, camp)| Some(camp.len()) == most);
+    // of two camps alike in size nothing tells which is right
+    let majority = match (largest.next(), largest.next()) {
+        (Some((asked, _)), None) => Some(*asked),
+        _ => None,
+    };
+    let right = there_are.or(majority);
+    let wrong: Vec<usize> =
+        camps.iter().filter(|(asked, _)| Some(**asked) != right).flat_map(|(_, camp)| camp).copied().collect();
+    let asked = camps.iter().map(|(asked, camp)| {
+        format!("{} {} for {asked} ranks", ranks(&facts.ranks(camp)), verb(camp.len(), "asks", "ask"))
+    });
+    let summary = format!("{name} is not set up: {}", asked.collect::<Vec<_>>().join(", "));
+    let mut finding = Finding::new(vec![Class::Init], summary);
+    finding.says(format!("set-up of {name}"), format!("{} ranks take part", members.len()));
+    finding.culprits = facts.ranks(&wrong);
     Some(finding)
 }
 

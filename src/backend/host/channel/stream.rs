@@ -17,8 +17,12 @@ use super::super::tcp::{CAPACITY, Network};
 use super::aligned;
 use crate::backend::RankError;
 
-/// Bytes of the stage: what is on its way at a time if it is delayed.
+/// Bytes of the stage.
 const STAGE: usize = 256 << 10;
+
+/// Bytes of the stage on a way that is delayed: what is on its way at a time. A delay is to cost no bandwidth, so this is far
+/// more than any host moves in a millisecond.
+const LONG_STAGE: usize = 8 << 20;
 
 /// Bytes that are read ahead.
 const AHEAD: usize = 64 << 10;
@@ -42,8 +46,8 @@ impl Bytes {
 
     /// Room behind what is held, as much as there can be of `capacity`, if not of `wanted` then of less.
     fn room(&mut self, wanted: usize, capacity: usize) -> &mut [u8] {
-        if self.bytes.is_empty() {
-            self.bytes = vec![0; capacity];
+        if self.bytes.len() < capacity {
+            self.bytes.resize(capacity, 0);
         }
         if self.first == self.last {
             (self.first, self.last) = (0, 0);
@@ -135,7 +139,8 @@ impl Sender {
         self.connect()?;
         self.flush()?;
         let padding = self.padding;
-        let room = self.stage.room(padding + wanted, STAGE);
+        let capacity = if self.peer.delay().is_zero() { STAGE } else { LONG_STAGE };
+        let room = self.stage.room(padding + wanted, capacity);
         // none, or at least an aligned piece: never so little that no element fits
         let free = room.len().saturating_sub(padding);
         let len = if free < wanted { free - free % super::ALIGN } else { wanted };
@@ -312,7 +317,7 @@ impl Receiver {
         let Some(line) = self.line.as_ref().filter(|_| self.ended.is_none()) else { return Ok(()) };
         match line.read(self.came.room(AHEAD / 2, AHEAD))? {
             Came::Bytes(len) => self.came.add(len),
-            Came::End => self.ended = Some(line.broken("closed by the other end")),
+            Came::End => self.ended = Some(line.broken("connection closed by the other end")),
         }
         Ok(())
     }

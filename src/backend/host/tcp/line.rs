@@ -91,7 +91,8 @@ impl Line {
         let call = if *outgoing { "send to" } else { "receive from" };
         RankError::Broken {
             call: format!("{call} rank {peer}"),
-            message: format!("connection of {local} with {remote} (rank {peer}): {what}"),
+            // the cause first, as where it is noted there is not room for all
+            message: format!("{what}: connection of {local} with {remote} (rank {peer})"),
         }
     }
 }

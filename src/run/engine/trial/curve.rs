@@ -62,8 +62,9 @@ fn delays(end: End, sizes: Three<u64>, us: Three<f64>, whims: &Whims) -> Option<
     let strike = |us: f64| STRIKES * us + whims.added;
     Some(match end {
         End::Small | End::Mixed => {
-            let all = SPARES * large;
-            return (all >= strike(small)).then_some([all; 3]);
+            // no more than it takes: of what is on its way for long, a connection holds only so much
+            let all = strike(small);
+            return (all <= SPARES * large).then_some([all; 3]);
         }
         End::Middle => [0.0, strike(middle), 0.0],
         End::Large => sizes.map(|bytes| strike(large) * bytes as f64 / sizes[2].max(1) as f64),

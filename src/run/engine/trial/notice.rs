@@ -7,7 +7,7 @@ use crate::fleet::team::Ended;
 use crate::oracle::forensics::Fault;
 use crate::run::explain::explain;
 use crate::run::result::CaseResult;
-use crate::trace::Verdict;
+use crate::trace::{Class, Verdict};
 
 /// Everything that was noticed, detector by detector. `result` is what the engine made of the same answer.
 pub fn sightings(request: &Request, ended: &Ended, result: &CaseResult) -> Vec<Sighting> {
@@ -15,7 +15,7 @@ pub fn sightings(request: &Request, ended: &Ended, result: &CaseResult) -> Vec<S
         Ended::Reported(reports) => {
             let mut all = values(request, reports);
             all.extend(places(reports));
-            all.extend(result.verdict.as_ref().map(|verdict| of(Detector::Alignment, verdict)));
+            all.extend(result.verdict.as_ref().map(|verdict| of(whose(verdict, reports), verdict)));
             all
         }
         Ended::Stopped(findings) => {
@@ -26,6 +26,16 @@ pub fn sightings(request: &Request, ended: &Ended, result: &CaseResult) -> Vec<S
             vec![of(by, &findings.diagnosis.verdict)]
         }
         Ended::Interrupted => Vec::new(),
+    }
+}
+
+/// Who has found it: a verdict on the surroundings comes of the errors that calls have returned, and one on the calls of their
+/// comparison.
+fn whose(verdict: &Verdict, reports: &[Report]) -> Detector {
+    let failed = reports.iter().any(|report| report.error.is_some());
+    match verdict.class {
+        Class::FFabric | Class::Init if failed => Detector::Error,
+        _ => Detector::Alignment,
     }
 }
 
