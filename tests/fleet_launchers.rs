@@ -395,11 +395,11 @@ fn frame(message: &Value) -> Vec<u8> {
 }
 
 /// Of the messages between processes of a run.
-const PROTOCOL: u32 = 5;
+const PROTOCOL: u32 = 6;
 
 fn hello(token: &str, index: u32, of: u32) -> Value {
     let card = json!({"unit": "Rank", "index": index, "of": of, "local_rank": null, "workers": null, "host": "x",
-        "machine": "x", "memory": "x", "gpus": []});
+        "machine": "x", "memory": "x", "network": "x", "gpus": []});
     json!({"protocol": PROTOCOL, "collcheck": env!("CARGO_PKG_VERSION"), "token": token, "who": {"Agent": card}})
 }
 

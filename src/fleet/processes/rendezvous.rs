@@ -71,7 +71,7 @@ pub fn identify(hello: Hello, token: &str) -> Result<Who, Refusal> {
 }
 
 /// The worker's rank, if it is the first of its name.
-pub fn rank(who: &Who, ranks: u32, here: &BTreeMap<u32, TcpStream>) -> Result<u32, Refusal> {
+pub fn rank<T>(who: &Who, ranks: u32, here: &BTreeMap<u32, T>) -> Result<u32, Refusal> {
     match *who {
         Who::Agent(_) => Err(Refusal::Kind),
         Who::Worker { rank, .. } if rank >= ranks => Err(Refusal::NoSuchRank { rank, ranks }),

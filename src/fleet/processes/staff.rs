@@ -24,6 +24,12 @@ pub trait Staff: Send {
     /// By which address other hosts reach this one, if there are any.
     fn outside(&self) -> Option<IpAddr>;
 
+    /// The host of each rank; empty where all are on this one.
+    fn hosts(&self) -> Vec<String>;
+
+    /// Whether the host of any rank is cut off: none of its agents has been heard of for a while.
+    fn silent(&self) -> bool;
+
     /// How each rank's process is.
     fn states(&mut self) -> Vec<Liveness>;
 
@@ -95,6 +101,14 @@ impl Staff for Own {
 
     fn outside(&self) -> Option<IpAddr> {
         None
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn silent(&self) -> bool {
+        false
     }
 
     fn states(&mut self) -> Vec<Liveness> {
