@@ -203,6 +203,27 @@ mod tests {
     }
 
     #[test]
+    fn one_who_speaks_slowly_is_sent_away_like_one_who_is_silent() {
+        let mut door = Open::new();
+        let began = Instant::now();
+        let drip = |stream: &mut TcpStream| {
+            let mut stream = stream.try_clone().unwrap();
+            std::thread::spawn(move || {
+                // as if much were to come
+                while stream.write_all(&[0]).is_ok() {
+                    std::thread::sleep(Duration::from_millis(600));
+                }
+            });
+        };
+        let why = door.refusal(|stream| {
+            stream.write_all(&[0, 0, 15, 0]).unwrap();
+            drip(stream);
+        });
+        assert!(why.contains("did not say hello: timed out") || why.contains("temporarily unavailable"), "{why}");
+        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
+    }
+
+    #[test]
     fn one_who_is_silent_does_not_keep_the_others_waiting() {
         let mut door = Open::new();
         let _silent = TcpStream::connect(door.rendezvous.address().unwrap()).unwrap();
