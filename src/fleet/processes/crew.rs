@@ -117,13 +117,14 @@ impl Crew {
     fn testimony(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
         // who fetches logs learns how their owners are
         let logs = self.staff.logs();
-        let hosts = self.staff.hosts().into_iter().chain(std::iter::repeat(String::new()));
-        let known = self.staff.states().into_iter().zip(logs).zip(said).zip(hosts).zip(0..);
-        let witness = |((((liveness, log), mut messages), host), rank): ((((_, Option<Log>), Vec<String>), _), _)| {
+        let mut hosts = self.staff.hosts().into_iter();
+        let known = self.staff.states().into_iter().zip(logs).zip(said);
+        let mut witnesses = Vec::new();
+        for (rank, ((liveness, log), mut messages)) in (0..).zip(known) {
             messages.extend(log.as_ref().and_then(Log::troubles));
-            Witness { rank, host, liveness, log, messages }
-        };
-        known.map(witness).collect()
+            witnesses.push(Witness { rank, host: hosts.next().unwrap_or_default(), liveness, log, messages });
+        }
+        witnesses
     }
 
     fn tell(&self, message: &Down) {

@@ -22,6 +22,7 @@ use super::silence::{self, SETTLING, SILENCE};
 use super::staff;
 use super::wire::{self, Down, Hello, MOST, NoMessage, Who};
 use super::wires::{Heard, Wires};
+use crate::backend::descriptors;
 use crate::fleet::launcher::{Placement, Unit};
 use crate::fleet::log::Log;
 use crate::trace::Liveness;
@@ -30,6 +31,9 @@ use listen::{listen, no_port};
 
 /// How often the door is looked at.
 const LOOK: Duration = Duration::from_millis(3);
+
+/// Descriptors of an agent: one to write to, one to listen to.
+const CONNECTIONS_EACH: u64 = 2;
 
 /// How long agents may take to end once the run is over.
 const PARTING: Duration = Duration::from_secs(5);
@@ -99,6 +103,7 @@ struct Team {
 impl Post {
     /// Listens for the agents of the job, of which `placement` is the first.
     pub fn open(placement: &Placement) -> Result<Arc<Post>, Absent> {
+        descriptors::allow(CONNECTIONS_EACH * u64::from(placement.of));
         let door = listen(placement)?;
         let cannot = |why| no_port(&placement.rendezvous, why);
         let post = Arc::new(Post {
@@ -150,6 +155,7 @@ impl Post {
 
     /// Who starts which rank.
     pub fn seat(&self, seats: Vec<Seat>) {
+        descriptors::allow(seats.len() as u64 + CONNECTIONS_EACH * u64::from(self.of));
         self.lock().seats = seats;
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use super::errand::Task;
 use super::rendezvous::{Refusal, Rendezvous};
 use super::squad::{self, Squad};
-use crate::backend::{Recipe, Unavailable};
+use crate::backend::{Recipe, Unavailable, descriptors};
 use crate::fleet::log::Log;
 use crate::trace::Liveness;
 
@@ -63,6 +63,8 @@ impl Own {
     /// Starts one for each rank.
     pub fn start(recipe: Recipe, ranks: u32, ranks_per_gpu: u32) -> Result<Own, Unavailable> {
         let network = |e: std::io::Error| Unavailable(format!("workers cannot be waited for: {e}"));
+        // of each rank: its connection, its standard input, and both once more while it is started
+        descriptors::allow(4 * u64::from(ranks));
         let channels = channels(&recipe)?;
         let rendezvous = Rendezvous::open(ranks).map_err(network)?;
         let own: Vec<(u32, u32)> = match &recipe {
