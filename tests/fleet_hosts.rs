@@ -178,15 +178,14 @@ fn indexed_job(layout: &[u32]) -> Vec<Start> {
 }
 
 /// All processes of a launcher, of which only the first writes reports.
-struct Job<'h> {
-    hosts: &'h Hosts,
+struct Job {
     dir: TempDir,
     children: Vec<(usize, Child)>,
 }
 
-impl Job<'_> {
-    fn start<'h>(hosts: &'h Hosts, starts: Vec<Start>, args: &[&str]) -> Job<'h> {
-        let mut job = Job { hosts, dir: tempfile::tempdir().unwrap(), children: Vec::new() };
+impl Job {
+    fn start(hosts: &Hosts, starts: Vec<Start>, args: &[&str]) -> Job {
+        let mut job = Job { dir: tempfile::tempdir().unwrap(), children: Vec::new() };
         for Start { host, variables } in starts {
             let mut command = hosts.command(host, env!("CARGO_BIN_EXE_collcheck"));
             command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(variables);
@@ -217,7 +216,7 @@ impl Job<'_> {
     }
 }
 
-impl Drop for Job<'_> {
+impl Drop for Job {
     fn drop(&mut self) {
         for (_, child) in &mut self.children {
             let _ = child.kill();
@@ -310,12 +309,7 @@ fn an_indexed_job_makes_one_run_of_several_hosts() {
 const LONG: [&str; 2] = ["all_reduce::sum::float::1MiB", "broadcast::none::float::8B"];
 
 /// Starts two ranks on each of three hosts, and cuts a host off once all are at work.
-fn cut_off<'h>(
-    hosts: &'h Hosts,
-    launcher: fn(&[u32]) -> Vec<Start>,
-    host: usize,
-    deadline: &str,
-) -> (Job<'h>, Instant) {
+fn cut_off(hosts: &Hosts, launcher: fn(&[u32]) -> Vec<Start>, host: usize, deadline: &str) -> (Job, Instant) {
     let args = [&["-n", "1000000", "--deadline", deadline, "--exact"], &LONG[..]].concat();
     let starts = launcher(&[2, 2, 2]);
     let processes = starts.len() + 6;
@@ -331,7 +325,7 @@ fn cut_off<'h>(
 }
 
 /// The case that was running: its verdict names the host everywhere.
-fn blamed(job: &Job<'_>, stdout: &[u8], ranks: &[u32], says: &str) -> CaseResult {
+fn blamed(job: &Job, stdout: &[u8], ranks: &[u32], says: &str) -> CaseResult {
     let results = job.results();
     assert_eq!((results.summary.failed, results.summary.skipped), (1, 1), "{:?}", results.summary);
     let case = results.cases[0].clone();
