@@ -178,7 +178,7 @@ fn resolved(host: &str, port: u16) -> io::Result<SocketAddr> {
 pub enum End {
     /// The connection ended.
     Lost,
-    /// Nothing has answered on it for [`LEASE`].
+    /// Nothing has answered on it for ten seconds.
     Silent,
     /// An interrupt that the coordinator has not seen.
     Interrupted,
