@@ -1,78 +1,21 @@
-//! Ranks as processes that a launcher has started: each variable set makes one run, and nobody else gets into it.
+//! Ranks as processes that a launcher has started: each variable set makes one run.
 
 mod cli_support;
+mod launch_support;
 mod process_support;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
-use cli_support::program;
-use collcheck::report::results::{Results, read_results};
 use collcheck::run::result::{FailKind, Outcome};
+use launch_support::{
+    Codes, Job, SMALL, Variables, free_port, job, line, open_mpi, pmi, slurm, small, stderr, torchrun,
+};
 use process_support::{children, running, send, within};
 use rustix::process::Signal;
-use serde_json::{Value, json};
-use tempfile::TempDir;
-
-type Variables = Vec<(&'static str, String)>;
-
-/// A number that no other job of this machine has.
-fn job() -> String {
-    static JOBS: AtomicU32 = AtomicU32::new(0);
-    format!("{}{:03}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed))
-}
-
-/// A port that nobody has at the moment.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn torchrun(rank: u32, world: u32, port: u16) -> Variables {
-    vec![
-        ("RANK", rank.to_string()),
-        ("WORLD_SIZE", world.to_string()),
-        ("LOCAL_RANK", rank.to_string()),
-        ("LOCAL_WORLD_SIZE", world.to_string()),
-        ("MASTER_ADDR", "localhost".to_owned()),
-        // the port itself may be held by torchrun's store
-        ("MASTER_PORT", (port - 1000).to_string()),
-        ("TORCHELASTIC_RUN_ID", "none".to_owned()),
-    ]
-}
-
-fn open_mpi(rank: u32, world: u32, job: &str) -> Variables {
-    vec![
-        ("OMPI_COMM_WORLD_RANK", rank.to_string()),
-        ("OMPI_COMM_WORLD_SIZE", world.to_string()),
-        ("OMPI_COMM_WORLD_LOCAL_RANK", rank.to_string()),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE", world.to_string()),
-        ("PMIX_NAMESPACE", format!("prterun-host-{job}@1")),
-        ("PMIX_RANK", rank.to_string()),
-    ]
-}
-
-fn slurm(rank: u32, world: u32, job: &str) -> Variables {
-    vec![
-        ("SLURM_PROCID", rank.to_string()),
-        ("SLURM_STEP_NUM_TASKS", world.to_string()),
-        ("SLURM_NTASKS", world.to_string()),
-        ("SLURM_LOCALID", rank.to_string()),
-        ("SLURM_NODEID", "0".to_owned()),
-        ("SLURM_JOB_ID", job.to_owned()),
-        ("SLURM_STEP_ID", "0".to_owned()),
-        ("SLURM_STEP_NODELIST", "gpu07".to_owned()),
-        ("SLURM_STEP_TASKS_PER_NODE", world.to_string()),
-    ]
-}
-
-fn pmi(rank: u32, world: u32, job: &str) -> Variables {
-    vec![("PMI_RANK", rank.to_string()), ("PMI_SIZE", world.to_string()), ("PMI_JOBID", job.to_owned())]
-}
 
 fn pod(node: u32, nodes: u32, ranks: &str, port: u16) -> Variables {
     vec![
@@ -86,71 +29,6 @@ fn pod(node: u32, nodes: u32, ranks: &str, port: u16) -> Variables {
 
 fn indexed(node: u32, port: u16) -> Variables {
     vec![("JOB_COMPLETION_INDEX", node.to_string()), ("NCCL_COMM_ID", format!("127.0.0.1:{port}"))]
-}
-
-/// The processes of one run; each would write results of its own.
-struct Job {
-    dir: TempDir,
-    children: Vec<Child>,
-}
-
-impl Job {
-    fn new() -> Job {
-        Job { dir: tempfile::tempdir().unwrap(), children: Vec::new() }
-    }
-
-    fn json(&self, index: usize) -> PathBuf {
-        self.dir.path().join(format!("results-{index}.json"))
-    }
-
-    /// Starts one more, with only these variables.
-    fn start(&mut self, variables: &[(&str, String)], args: &[&str]) -> usize {
-        let index = self.children.len();
-        let mut command = program();
-        command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
-        command.args(["run", "--backend", "host", "--json"]).arg(self.json(index)).args(args);
-        self.children.push(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-        index
-    }
-
-    fn pid(&self, index: usize) -> i32 {
-        self.children[index].id() as i32
-    }
-
-    /// Waits for all of them, in the order of their start.
-    fn wait(&mut self) -> Vec<Output> {
-        std::mem::take(&mut self.children).into_iter().map(|child| child.wait_with_output().unwrap()).collect()
-    }
-
-    fn results(&self, index: usize) -> Results {
-        read_results(&self.json(index)).unwrap()
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-const SMALL: [&str; 2] = ["all_reduce::sum::float::1KiB", "broadcast::none::int8::8B"];
-
-fn small() -> Vec<&'static str> {
-    ["-n", "2", "--exact"].into_iter().chain(SMALL).collect()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// The only line on standard error.
-fn line(output: &Output) -> String {
-    let text = stderr(output);
-    assert_eq!(text.lines().count(), 1, "{text}");
-    text.trim_end().to_owned()
 }
 
 /// Runs small cases in as many processes as there are sets of variables, and expects one run of so many ranks.
@@ -367,106 +245,6 @@ fn an_interrupt_to_all_ends_with_130_and_keeps_the_results() {
     assert_eq!(codes, [Some(130), Some(130)]);
     assert_eq!(job.results(0).cases.len(), 2);
     assert!(!workers.iter().any(|pid| running(*pid)));
-}
-
-/// Connects as soon as somebody listens, says this, and returns what is answered.
-fn knock(port: u16, bytes: &[u8]) -> Value {
-    let end = Instant::now() + Duration::from_secs(30);
-    let mut stream = loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => break stream,
-            Err(error) => assert!(Instant::now() < end, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // who is sent away may not have heard all
-    let _ = stream.write_all(bytes);
-    let mut length = [0; 4];
-    stream.read_exact(&mut length).unwrap();
-    let mut body = vec![0; u32::from_be_bytes(length) as usize];
-    stream.read_exact(&mut body).unwrap();
-    serde_json::from_slice(&body).unwrap()
-}
-
-fn frame(message: &Value) -> Vec<u8> {
-    let body = serde_json::to_vec(message).unwrap();
-    [&(body.len() as u32).to_be_bytes()[..], &body].concat()
-}
-
-/// Of the messages between processes of a run.
-const PROTOCOL: u32 = 5;
-
-fn hello(token: &str, index: u32, of: u32) -> Value {
-    let card = json!({"unit": "Rank", "index": index, "of": of, "local_rank": null, "workers": null, "host": "x",
-        "machine": "x", "memory": "x", "gpus": []});
-    json!({"protocol": PROTOCOL, "collcheck": env!("CARGO_PKG_VERSION"), "token": token, "who": {"Agent": card}})
-}
-
-#[test]
-fn nobody_else_gets_in_and_the_run_is_unharmed() {
-    let (port, mut job) = (free_port(), Job::new());
-    let member = |rank: u32, token: &str| {
-        let secret = [("COLLCHECK_TOKEN", token.to_owned())];
-        [torchrun(rank, 2, port), secret.to_vec()].concat()
-    };
-    let args = small();
-    job.start(&member(0, "secret"), &args);
-
-    let mut other_version = hello("secret", 1, 2);
-    other_version["collcheck"] = json!("9.9.9");
-    let mut no_card = hello("secret", 1, 2);
-    no_card["who"] = json!({"Agent": {"index": -1}});
-    let worker = json!({"protocol": PROTOCOL, "collcheck": env!("CARGO_PKG_VERSION"), "token": "secret",
-        "who": {"Worker": {"rank": 1, "process": 1}}});
-    let refusals = [
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "did not say hello: a frame of "),
-        (vec![0xff; 1 << 20], "a frame of 4294967295 bytes"),
-        ([&[0, 0, 16, 0][..], &[b' '; 4096]].concat(), "not a message of this protocol"),
-        (b"\0\0\0\x02{}".to_vec(), "not a message of this protocol"),
-        (frame(&hello("guessed", 1, 2)), "its token is not that of this run"),
-        (frame(&other_version), &format!("it is collcheck 9.9.9 (protocol {PROTOCOL}), this is ")),
-        (frame(&no_card), "not a message of this protocol"),
-        (frame(&worker), "it is not of the kind that belongs here"),
-        (frame(&hello("secret", 2, 2)), "it claims rank 2 of 2"),
-        (frame(&hello("secret", 1, 3)), "it is rank 1 of 3, this run has 2 ranks"),
-        (frame(&hello("secret", 0, 2)), "rank 0 is here already"),
-    ];
-    let count = refusals.len();
-    for (bytes, expected) in refusals {
-        let answer = knock(port, &bytes).to_string();
-        assert!(answer.contains(expected), "{answer}");
-    }
-    // one who says nothing must not hold up the others
-    let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
-
-    let mut others = Job::new();
-    others.start(&member(1, "wrong"), &args);
-    others.start(&member(0, "secret"), &args);
-    others.start(&member(0, "wrong"), &args);
-    let outputs = others.wait();
-    assert!(line(&outputs[0]).contains("rank 0 refused this process: its token is not that of this run"));
-    assert!(line(&outputs[1]).contains("another rank 0 of this job listens at "));
-    assert!(line(&outputs[2]).contains("rank 0 cannot listen at localhost"));
-    assert_eq!(outputs.map_codes(), [Some(2), Some(3), Some(3)]);
-    assert!((0..3).all(|index| !others.json(index).exists()), "they have no reports to write");
-
-    job.start(&member(1, "secret"), &args);
-    let outputs = job.wait();
-    assert_eq!(outputs.map_codes(), [Some(0), Some(0)], "{}", stderr(&outputs[0]));
-    assert_eq!(job.results(0).summary.passed, 2);
-    let said = stderr(&outputs[0]);
-    assert!(said.lines().filter(|line| line.starts_with("refused a connection from")).count() >= count, "{said}");
-}
-
-trait Codes {
-    fn map_codes(&self) -> Vec<Option<i32>>;
-}
-
-impl Codes for Vec<Output> {
-    fn map_codes(&self) -> Vec<Option<i32>> {
-        self.iter().map(|output| output.status.code()).collect()
-    }
 }
 
 #[test]

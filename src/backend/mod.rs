@@ -1,5 +1,6 @@
 //! Backends: where ranks really run. The engine and the worker know them only through [`Backend`] and [`Station`].
 
+pub mod descriptors;
 pub mod host;
 mod making;
 pub mod nccl;

@@ -47,6 +47,8 @@ const LINES: usize = 4;
 pub struct Witness {
     /// Which.
     pub rank: u32,
+    /// The host that it runs on; empty where all are on one.
+    pub host: String,
     /// Whether whatever drives it lives.
     pub liveness: Liveness,
     /// Its log, as far as it had got one.
@@ -71,6 +73,8 @@ pub enum Cause {
     Deadline(f64),
     /// These ranks are gone.
     Died(Vec<u32>),
+    /// Nothing is heard from the hosts of these ranks.
+    Silent(Vec<u32>),
 }
 
 /// What came of it.
@@ -87,6 +91,7 @@ pub struct Findings {
 /// A rank at the time of the inquest.
 struct Stand {
     rank: u32,
+    host: String,
     liveness: Liveness,
     /// Calls of this case; `None` where there is no record.
     calls: Option<Vec<Call>>,
@@ -164,13 +169,13 @@ pub fn compare(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
     let names = [(before, BEFORE), (before | TWIN, SECOND_BEFORE), (case, WORLD), (case | TWIN, SECOND)];
     let known = |comm: u64| names.iter().any(|(id, _)| *id == comm);
     let world: Vec<u32> = witnesses.iter().map(|witness| witness.rank).collect();
-    let evidence = witnesses.into_iter().map(|Witness { rank, liveness, log, messages }| {
+    let evidence = witnesses.into_iter().map(|Witness { rank, host, liveness, log, messages }| {
         let read = log.and_then(|log| snapshot(&log).ok());
         let (calls, lost) = read.map_or((None, 0), |read| {
             let (calls, lost) = own(read, known);
             (Some(calls), lost)
         });
-        RankEvidence { rank, liveness, calls, lost, finished: true, messages, ..RankEvidence::default() }
+        RankEvidence { rank, host, liveness, calls, lost, finished: true, messages, ..RankEvidence::default() }
     });
     let mut incident =
         Incident { ranks: evidence.collect(), communicators: Vec::new(), world: u32::try_from(world.len()).ok() };
@@ -207,12 +212,13 @@ pub fn last_to_call(witnesses: &[Witness], case: u64) -> Vec<(u32, u64)> {
 }
 
 /// Judges a communicator that was not made. `begun` are the ranks that are known to have begun, and `states` says how
-/// those are of which anything is known.
-pub fn unmade(states: &[Liveness], ranks: u32, begun: &[u32], cause: Cause) -> Findings {
+/// those are of which anything is known, and `hosts` where they run.
+pub fn unmade(states: &[Liveness], hosts: &[String], ranks: u32, begun: &[u32], cause: Cause) -> Findings {
     let setup =
         |rank: u32| if begun.contains(&rank) { vec![Setup { comm: 0, done: false, ranks: None }] } else { Vec::new() };
     let evidence = (0..ranks).map(|rank| RankEvidence {
         rank,
+        host: hosts.get(rank as usize).cloned().unwrap_or_default(),
         liveness: states.get(rank as usize).copied().unwrap_or(Liveness::Alive),
         calls: Some(Vec::new()),
         setups: setup(rank),
@@ -230,7 +236,7 @@ pub fn unmade(states: &[Liveness], ranks: u32, begun: &[u32], cause: Cause) -> F
 }
 
 fn state(witness: Witness, case: u64) -> Stand {
-    let Witness { rank, liveness, log, messages } = witness;
+    let Witness { rank, host, liveness, log, messages } = witness;
     let begun = log.as_ref().is_some_and(|log| log.case() == case);
     let (doing, since_ns) = log.as_ref().filter(|_| begun).map_or((Doing::Nothing, 0), Log::doing);
     let batch = log.as_ref().filter(|_| begun).and_then(Log::batch);
@@ -240,7 +246,7 @@ fn state(witness: Witness, case: u64) -> Stand {
         let (calls, lost) = own(read, |comm| comm & !TWIN == case);
         (Some(calls), lost)
     });
-    Stand { rank, liveness, calls, lost, doing, since_ns, messages, batch, formed }
+    Stand { rank, host, liveness, calls, lost, doing, since_ns, messages, batch, formed }
 }
 
 /// The calls on such communicators, and how many of them were overwritten: none as long as anything older is left.
@@ -271,7 +277,7 @@ fn incident(states: &[Stand], case: u64) -> Incident {
         }
         RankEvidence {
             rank: state.rank,
-            host: String::new(),
+            host: state.host.clone(),
             liveness: state.liveness,
             calls,
             lost: state.lost,

@@ -167,6 +167,7 @@ impl Team {
             all.extend(worker.ranks.iter().zip(&worker.logs).map(|(&rank, log)| {
                 Witness {
                     rank,
+                    host: String::new(),
                     liveness,
                     log: Some(log.clone()),
                     messages: death
@@ -360,6 +361,7 @@ fn open(
                 // one call makes all ranks
                 let all: Vec<u32> = (0..ranks).collect();
                 return Err(NoTeam::Late(Box::new(inquest::unmade(
+                    &[],
                     &[],
                     ranks,
                     &all,

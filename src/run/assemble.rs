@@ -194,7 +194,7 @@ fn given_line(rank: u32, m: &Measured) -> Option<String> {
 /// A case that was given up: it hung, or lost a rank.
 pub fn stopped(case: &Case, ranks: u32, findings: &Findings) -> CaseResult {
     let kind = match findings.cause {
-        Cause::Deadline(_) => FailKind::Hang,
+        Cause::Deadline(_) | Cause::Silent(_) => FailKind::Hang,
         Cause::Died(_) => FailKind::Crash,
     };
     CaseResult {

@@ -78,6 +78,11 @@ pub enum Liveness {
         /// The signal that ended it.
         signal: Option<i32>,
     },
+    /// Neither it nor the kernel of its host has answered for so long.
+    Unreachable {
+        /// Whole seconds.
+        seconds: u32,
+    },
     /// It should have left a dump and did not; nothing else is known.
     NoDump,
 }
@@ -95,6 +100,11 @@ impl Liveness {
     /// Whether it has ended.
     pub const fn exited(self) -> bool {
         matches!(self, Liveness::Exited { .. })
+    }
+
+    /// Whether its host does not answer.
+    pub const fn unreachable(self) -> bool {
+        matches!(self, Liveness::Unreachable { .. })
     }
 
     /// Whether it has ended with status 0.
@@ -115,6 +125,7 @@ impl std::fmt::Display for Liveness {
             Liveness::Unknown => f.write_str("of unknown state"),
             Liveness::Alive => f.write_str("alive"),
             Liveness::Stopped => f.write_str("stopped"),
+            Liveness::Unreachable { seconds } => write!(f, "unreachable: no word from its host for {seconds} s"),
             Liveness::NoDump => f.write_str("without a dump"),
             Liveness::Exited { code: Some(code), .. } => write!(f, "ended with status {code}"),
             Liveness::Exited { .. } => f.write_str("ended"),

@@ -1,14 +1,15 @@
 //! The rules: from an incident to a diagnosis.
 //!
 //! The first question is whether ranks differ in what they called last. If so it is the program: another argument (A),
-//! another call (B), a lonely send or recv (C), crossed communicators (D). If not, it is the surroundings: a rank is gone
-//! or busy elsewhere (E), or network or hardware (F). Rules are tried in that order of force; what speaks against the
+//! another call (B), a lonely send or recv (C), crossed communicators (D). If not, it is the surroundings: a host is
+//! silent (F), a rank is gone or busy elsewhere (E), or network or hardware (F). Rules are tried in that order of force; what speaks against the
 //! one that fits is kept as evidence, and where two causes are equally good the verdict is undetermined.
 
 mod arguments;
 mod circles;
 mod fabric;
 mod presence;
+mod unreachable;
 
 use super::advice;
 use super::align::{Alignment, Group, Key};
@@ -27,7 +28,7 @@ const MOST: usize = 8;
 pub fn judge(incident: &Incident) -> Diagnosis {
     let facts = Facts::new(incident);
     let arguments = arguments::find(&facts);
-    let presence = presence::find(&facts);
+    let presence = unreachable::find(&facts).or_else(|| presence::find(&facts));
     let mut found = match (arguments.decisive, presence) {
         (Some(a), Some(p)) => weigh(a, p),
         (Some(a), None) => a,
@@ -244,7 +245,7 @@ impl<'a> Facts<'a> {
         let mut ends = Vec::new();
         let mut lost = Vec::new();
         for (track, rank) in self.alignment.ranks.iter().enumerate() {
-            if matches!(rank.liveness(), Liveness::Exited { .. } | Liveness::Stopped) {
+            if matches!(rank.liveness(), Liveness::Exited { .. } | Liveness::Stopped | Liveness::Unreachable { .. }) {
                 ends.push(Evidence { source: self.source(track), says: format!("the process is {}", rank.liveness()) });
             }
             if rank.silent() {

@@ -23,6 +23,7 @@ pub(super) fn headline(cause: &Cause, diagnosis: &Diagnosis, what: &str) -> Stri
     };
     let why = match cause {
         Cause::Deadline(limit) => format!("{what} within {} s", seconds(*limit)),
+        Cause::Silent(ranks) => format!("{} went silent", text::ranks(ranks)),
         Cause::Died(ranks) => format!("{} ended before the case did", text::ranks(ranks)),
     };
     format!("{why}: {class}: {}", verdict.summary)
@@ -104,6 +105,8 @@ fn alike(states: &[Stand], say: impl Fn(&Stand) -> String) -> Vec<(Vec<u32>, Str
 /// Where a rank is: what it does, and how far its calls got.
 fn stage(state: &Stand) -> String {
     let mut text = match state.liveness {
+        // what it was doing is not known
+        Liveness::Unreachable { .. } if state.calls.is_none() => return state.liveness.to_string(),
         Liveness::Exited { .. } | Liveness::Stopped => format!("{}, was {}", state.liveness, state.doing.words()),
         _ => state.doing.words().to_owned(),
     };

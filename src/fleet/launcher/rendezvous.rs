@@ -7,6 +7,10 @@ use super::claim::{Claim, Unit};
 use super::error::Confusion;
 use super::{Surroundings, indexed_job};
 
+/// Where torch.distributed meets: by torchrun's own variables, and by those that stand for its options, which Kubeflow's
+/// Trainer sets.
+const MASTERS: [(&str, &str); 2] = [("MASTER_ADDR", "MASTER_PORT"), ("PET_MASTER_ADDR", "PET_MASTER_PORT")];
+
 /// From MASTER_PORT to the port that collcheck uses: torchrun's store may hold MASTER_PORT itself, and neighbours of it are
 /// what people give to the next job.
 const SHIFT: u16 = 1000;
@@ -71,10 +75,11 @@ pub fn address(around: &Surroundings, claim: &Claim) -> Result<Address, Confusio
         let Endpoint { host, port } = text.parse().map_err(bad)?;
         return Ok(at(&host, vec![port]));
     }
-    if let Some(host) = variables.text("MASTER_ADDR") {
-        let Some(text) = variables.text("MASTER_PORT") else { return Ok(at(host, derived(claim))) };
+    for (host, port) in MASTERS {
+        let Some(host) = variables.text(host) else { continue };
+        let Some(text) = variables.text(port) else { return Ok(at(host, derived(claim))) };
         let port = text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| Confusion::NoEndpoint {
-            name: "MASTER_PORT",
+            name: port,
             value: text.to_owned(),
             expected: "expected a port from 1 to 65535",
         })?;

@@ -97,6 +97,9 @@ fn a_pod_stands_for_its_node() {
     let pytorch = [("PET_NODE_RANK", "1"), ("PET_NNODES", "2"), ("PET_NPROC_PER_NODE", "7"), ("MASTER_ADDR", "m")];
     let p = member(&around(&pytorch));
     assert_eq!((p.launcher, p.unit, p.index, p.of, p.local_world), ("pytorchjob", Unit::Node, 1, 2, Some(7)));
+    let trainer = [("PET_NODE_RANK", "1"), ("PET_NNODES", "2"), ("PET_MASTER_ADDR", "m"), ("PET_MASTER_PORT", "29400")];
+    let address = member(&around(&trainer)).rendezvous;
+    assert_eq!((address.host.as_str(), &address.ports[..]), ("m", &[30400][..]));
     let older = [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "m"), ("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
     let p = member(&around(&older));
     assert_eq!((p.launcher, p.unit, p.index, p.of, p.local_world), ("pytorchjob", Unit::Node, 1, 2, None));

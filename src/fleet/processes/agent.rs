@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::card::Card;
 use super::errand::{Errand, Notice, Task};
+use super::silence::{self, LEASE};
 use super::squad::Squad;
 use super::wire::{self, Down, Hello, MOST, MOST_HELLO, Who};
 use crate::fleet::launcher::{Address, Placement};
@@ -55,6 +56,12 @@ pub enum Adrift {
         /// This process.
         who: String,
     },
+    /// Nothing is heard of its host.
+    #[error("{who}: no word from rank 0's host for {} s", LEASE.as_secs())]
+    CutOff {
+        /// This process.
+        who: String,
+    },
     /// This process was interrupted, and the coordinator was not.
     #[error("{who}: interrupted")]
     Interrupted {
@@ -82,6 +89,7 @@ pub fn serve(placement: &Placement, card: Card, limit: Duration, interrupt: &Ato
     let stream = meet(&placement.rendezvous, &hello, limit, interrupt, &who)?;
     work(stream, interrupt).map_err(|end| match end {
         End::Lost => Adrift::Abandoned { who },
+        End::Silent => Adrift::CutOff { who },
         End::Interrupted => Adrift::Interrupted { who },
     })
 }
@@ -170,6 +178,8 @@ fn resolved(host: &str, port: u16) -> io::Result<SocketAddr> {
 pub enum End {
     /// The connection ended.
     Lost,
+    /// Nothing has answered on it for ten seconds.
+    Silent,
     /// An interrupt that the coordinator has not seen.
     Interrupted,
 }
@@ -181,9 +191,12 @@ pub fn work(mut stream: TcpStream, interrupt: &AtomicBool) -> Result<u8, End> {
     let (hear, heard) = channel();
     let mut from = stream.try_clone().map_err(|_| End::Lost)?;
     let address = stream.peer_addr().map_err(|_| End::Lost)?;
+    silence::watch(&stream, LEASE).map_err(|_| End::Lost)?;
     let listen = move || {
-        while let Ok(errand) = wire::receive::<Errand>(&mut from, MOST) {
-            if hear.send(errand).is_err() {
+        loop {
+            let errand = wire::receive::<Errand>(&mut from, MOST);
+            let last = errand.is_err();
+            if hear.send(errand).is_err() || last {
                 return;
             }
         }
@@ -194,7 +207,7 @@ pub fn work(mut stream: TcpStream, interrupt: &AtomicBool) -> Result<u8, End> {
     let mut give_up: Option<Instant> = None;
     loop {
         let notice = match heard.recv_timeout(LOOK) {
-            Ok(Errand::Start(task)) => {
+            Ok(Ok(Errand::Start(task))) => {
                 present = None; // kills the former ones
                 match Squad::start(&task, address) {
                     Ok(squad) => {
@@ -205,17 +218,21 @@ pub fn work(mut stream: TcpStream, interrupt: &AtomicBool) -> Result<u8, End> {
                     Err(why) => Some(Notice::Failed { team: task.team, why: why.to_string() }),
                 }
             }
-            Ok(Errand::Dismiss) => {
+            Ok(Ok(Errand::Dismiss)) => {
                 present = None;
                 None
             }
-            Ok(Errand::Testify(question)) => present.as_mut().map(|present| present.testimony(question)),
-            Ok(Errand::Over(code)) => return Ok(code),
+            Ok(Ok(Errand::Testify(question))) => present.as_mut().map(|present| present.testimony(question)),
+            Ok(Ok(Errand::Over(code))) => return Ok(code),
+            Ok(Err(why)) if silence::no_word(&why) => return Err(End::Silent),
+            Ok(Err(_)) => return Err(End::Lost),
             Err(RecvTimeoutError::Timeout) => present.as_mut().and_then(Present::news),
             Err(RecvTimeoutError::Disconnected) => return Err(End::Lost),
         };
         if let Some(notice) = notice {
-            wire::send(&mut stream, &notice).map_err(|_| End::Lost)?;
+            // whichever of the two threads asks first gets the reason
+            let end = |e| if silence::silent(&e) { End::Silent } else { End::Lost };
+            wire::send(&mut stream, &notice).map_err(end)?;
         }
         if interrupt.load(Ordering::Relaxed) && Instant::now() >= *give_up.get_or_insert(Instant::now() + GRACE) {
             return Err(End::Interrupted);

@@ -27,6 +27,8 @@ pub struct Card {
     pub machine: String,
     /// Where processes see each other's memory: the same machine, and the same process numbers.
     pub memory: String,
+    /// Where processes have the same addresses, the loopback device's among them.
+    pub network: String,
     /// PCI bus ids of the GPUs that it sees, in the order of their numbers.
     pub gpus: Vec<String>,
 }
@@ -37,7 +39,7 @@ impl Card {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         // without it, hosts are told apart by their names
         let machine = if boot.trim().is_empty() { host.to_owned() } else { boot.trim().to_owned() };
-        let processes = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let namespace = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
         Card {
             unit: placement.unit,
             index: placement.index,
@@ -45,7 +47,8 @@ impl Card {
             local_rank: placement.local_rank,
             workers: placement.local_world.filter(|_| placement.unit == Unit::Node),
             host: host.to_owned(),
-            memory: format!("{machine} {}", processes.display()),
+            memory: format!("{machine} {}", namespace("pid").display()),
+            network: format!("{machine} {}", namespace("net").display()),
             machine,
             gpus,
         }
@@ -155,8 +158,13 @@ fn nobody_shares(cards: &[Card], seats: &[Seat], per_gpu: u32) -> Result<(), Str
     }
 }
 
+/// Whether the loopback device does not connect all of them.
+pub fn on_several_networks(cards: &[Card]) -> bool {
+    cards.first().is_some_and(|first| cards.iter().any(|card| card.network != first.network))
+}
+
 /// Whether not all of them see each other's memory.
-pub fn apart(cards: &[Card]) -> bool {
+fn apart(cards: &[Card]) -> bool {
     cards.first().is_some_and(|first| cards.iter().any(|card| card.memory != first.memory))
 }
 
@@ -199,7 +207,8 @@ mod tests {
             workers: None,
             host: name.clone(),
             machine: name.clone(),
-            memory: name,
+            memory: name.clone(),
+            network: name,
             gpus: (0..gpus).map(|gpu| format!("{gpu}:00.0")).collect(),
         }
     }

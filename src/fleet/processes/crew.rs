@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use super::gathered::{Gathered, Round};
 use super::post::Lent;
 use super::staff::{Own, Staff};
 use super::wire::{self, Down, MOST, Up};
+use super::wires::{Heard, Wires};
 use crate::backend::host::Book;
 use crate::backend::{Backend, Making, Opening, RankError, Unavailable};
 use crate::case::{Case, DType, Op, Primitive};
@@ -21,16 +22,10 @@ use crate::trace::Liveness;
 
 /// Worker processes of one communicator. They are killed when it is dropped.
 pub struct Crew {
-    members: Vec<TcpStream>,
-    heard: Receiver<(usize, Heard)>,
+    /// Their connections, by rank.
+    members: Wires<Up>,
+    ranks: u32,
     staff: Box<dyn Staff>,
-}
-
-/// What a reader has from its worker.
-enum Heard {
-    Said(Up),
-    /// The connection ended, and why.
-    Lost(String),
 }
 
 impl Crew {
@@ -52,27 +47,12 @@ impl Crew {
         };
         let members = gather(staff.as_mut(), end, limit, interrupt)?;
 
-        let (hear, heard) = channel();
-        for (index, stream) in members.iter().enumerate() {
-            let from = stream.try_clone().map_err(|e| Unavailable(format!("a worker cannot be heard: {e}")))?;
-            let hear = hear.clone();
-            let listen = move || {
-                let mut from = from;
-                loop {
-                    let (heard, last) = match wire::receive(&mut from, MOST) {
-                        Ok(up) => (Heard::Said(up), false),
-                        Err(why) => (Heard::Lost(why.to_string()), true),
-                    };
-                    if hear.send((index, heard)).is_err() || last {
-                        return;
-                    }
-                }
-            };
-            // it ends with the connection
-            let thread = std::thread::Builder::new().name(format!("from rank {index}")).spawn(listen);
-            thread.map_err(|e| Unavailable(format!("cannot start a thread: {e}")))?;
+        let ranks = members.len() as u32;
+        let mut wires = Wires::new(MOST).map_err(unheard)?;
+        for (rank, stream) in (0..).zip(members) {
+            wires.add(rank, stream).map_err(unheard)?;
         }
-        let mut crew = Crew { members, heard, staff };
+        let mut crew = Crew { members: wires, ranks, staff };
         cases.sort_by_key(kind);
         cases.dedup_by_key(|case| kind(case));
         crew.tell(&Down::Cases(cases));
@@ -82,37 +62,36 @@ impl Crew {
 
     /// Waits until all have made their part of the communicator.
     fn made(&mut self, end: Instant, limit: Duration, interrupt: &AtomicBool) -> Result<(), NoTeam> {
-        let ranks = self.members.len() as u32;
-        let mut ready = vec![false; self.members.len()];
-        let mut addresses = vec![None; self.members.len()];
-        while ready.contains(&false) {
-            match self.heard.recv_timeout(LOOK) {
-                Ok((index, Heard::Said(Up::Ready))) => {
-                    if let Some(ready) = ready.get_mut(index) {
-                        *ready = true;
+        let all: Vec<u32> = (0..self.ranks).collect();
+        let outside = self.staff.outside();
+        let mut ready = Gathered::new(self.ranks);
+        let mut addresses = Gathered::new(self.ranks);
+        while !ready.complete() {
+            let heard = self.members.hear(LOOK);
+            let idle = heard.is_none();
+            match heard {
+                Some((rank, Heard::Said(Up::Ready))) => ready.put(rank, ()),
+                Some((rank, Heard::Said(Up::Listening(address)))) => {
+                    let seen = self.members.stream(rank).and_then(|stream| Some(stream.peer_addr().ok()?.ip()));
+                    addresses.put(rank, reachable(address, seen, outside));
+                    if addresses.complete() {
+                        self.tell(&Down::Book(Book::new(addresses.take())));
                     }
                 }
-                Ok((index, Heard::Said(Up::Listening(address)))) => {
-                    let seen = self.members.get(index).and_then(|stream| Some(stream.peer_addr().ok()?.ip()));
-                    if let Some(own) = addresses.get_mut(index) {
-                        *own = Some(reachable(address, seen, self.staff.outside()));
-                    }
-                    if let Some(all) = addresses.iter().copied().collect() {
-                        self.tell(&Down::Book(Book::new(all)));
-                    }
+                Some((0, Heard::Said(Up::Identity(identity)))) => self.tell(&Down::Identity(identity)),
+                Some((rank, Heard::Said(Up::Failed(why)))) => {
+                    return Err(Unavailable(format!("rank {rank} cannot start: {why}")).into());
                 }
-                Ok((0, Heard::Said(Up::Identity(identity)))) => self.tell(&Down::Identity(identity)),
-                Ok((index, Heard::Said(Up::Failed(why)))) => {
-                    return Err(Unavailable(format!("rank {index} cannot start: {why}")).into());
-                }
-                Ok((_, Heard::Said(Up::Unsupported(why)))) => return Err(Opening::Unsupported(why).into()),
-                Ok(_) | Err(_) => {}
+                Some((_, Heard::Said(Up::Unsupported(why)))) => return Err(Opening::Unsupported(why).into()),
+                Some(_) | None => {}
             }
             if interrupt.load(Ordering::Relaxed) {
                 return Err(NoTeam::Interrupted);
             }
-            let all: Vec<u32> = (0..ranks).collect();
-            late(&self.staff.states(), &all, end, limit)?;
+            // not at each of thousands of messages
+            if idle || Instant::now() >= end {
+                late(self.staff.as_mut(), &all, end, limit)?;
+            }
         }
         Ok(())
     }
@@ -135,47 +114,46 @@ impl Crew {
     }
 
     /// Lets those go who wait in the meeting, and takes their reports; who is stuck in a call is aborted.
-    fn released(&mut self, meeting: &mut Round, mut reports: Vec<Option<Vec<Report>>>) -> Vec<Report> {
+    fn released(&mut self, meeting: &mut Round, mut reports: Gathered<Vec<Report>>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
-        for index in meeting.arrived() {
-            self.tell_one(index, &Down::Met(false));
+        for rank in meeting.arrived() {
+            self.tell_one(rank, &Down::Met(false));
         }
-        while let Ok((index, heard)) = self.heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        while let Some((rank, heard)) = self.members.hear(end.saturating_duration_since(Instant::now())) {
             match heard {
-                Heard::Said(Up::Meet(_)) => self.tell_one(index, &Down::Met(false)),
-                Heard::Said(Up::Reports(own)) => {
-                    if let Some(place) = reports.get_mut(index) {
-                        *place = Some(own);
-                    }
-                }
+                Heard::Said(Up::Meet(_)) => self.tell_one(rank, &Down::Met(false)),
+                Heard::Said(Up::Reports(own)) => reports.put(rank, own),
                 _ => {}
             }
         }
-        let aborted =
-            |rank: usize| vec![Report { rank: rank as u32, placements: Vec::new(), error: Some(RankError::Aborted) }];
-        reports.into_iter().enumerate().flat_map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
+        let aborted = |rank| vec![Report { rank, placements: Vec::new(), error: Some(RankError::Aborted) }];
+        (0..).zip(reports.places).flat_map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
     }
 
     /// `said` is what each has said before.
     fn testimony(&mut self, said: Vec<Vec<String>>) -> Vec<Witness> {
         // who fetches logs learns how their owners are
         let logs = self.staff.logs();
-        let known = self.staff.states().into_iter().zip(logs).zip(said).zip(0..);
-        let witness = |(((liveness, log), mut messages), rank): (((_, Option<Log>), Vec<String>), _)| {
+        let mut hosts = self.staff.hosts().into_iter();
+        let known = self.staff.states().into_iter().zip(logs).zip(said);
+        let mut witnesses = Vec::new();
+        for (rank, ((liveness, log), mut messages)) in (0..).zip(known) {
             messages.extend(log.as_ref().and_then(Log::troubles));
-            Witness { rank, liveness, log, messages }
-        };
-        known.map(witness).collect()
+            witnesses.push(Witness { rank, host: hosts.next().unwrap_or_default(), liveness, log, messages });
+        }
+        witnesses
     }
 
-    fn tell(&mut self, message: &Down) {
-        (0..self.members.len()).for_each(|index| self.tell_one(index, message));
+    fn tell(&self, message: &Down) {
+        // one that is larger than any frame reaches nobody, and is missed by all at the deadline
+        if let Ok(frame) = wire::frame(message) {
+            (0..self.ranks).for_each(|rank| self.members.tell(rank, &frame));
+        }
     }
 
-    fn tell_one(&mut self, index: usize, message: &Down) {
-        if let Some(stream) = self.members.get_mut(index) {
-            // Who does not listen is dead or stopped, and is found out as that.
-            let _ = wire::send(stream, message);
+    fn tell_one(&self, rank: u32, message: &Down) {
+        if let Ok(frame) = wire::frame(message) {
+            self.members.tell(rank, &frame);
         }
     }
 }
@@ -189,64 +167,64 @@ impl Workers for Crew {
         let (deadline, interrupt) = (watch.deadline, watch.interrupt);
         let began_ns = now_ns();
         let end = Instant::now().checked_add(deadline);
-        let size = self.members.len();
-        let mut reports: Vec<Option<Vec<Report>>> = vec![None; size];
-        let mut meeting = Round::new(size);
-        let mut said = vec![Vec::new(); size];
+        let mut reports = Gathered::new(self.ranks);
+        let mut meeting = Round::new(self.ranks);
+        let mut said = vec![Vec::new(); self.ranks as usize];
         let mut give_up: Option<Instant> = None;
         let mut looked = false;
         // who cannot be told is dead, which is noticed below
         self.tell(&Down::Case(Box::new(request.clone())));
-        while reports.iter().any(Option::is_none) {
-            match self.heard.recv_timeout(LOOK) {
-                Ok((index, Heard::Said(Up::Meet(well)))) => {
-                    if let Some(all) = meeting.arrive(index, well) {
+        while !reports.complete() {
+            let mut silent = false;
+            match self.members.hear(LOOK) {
+                Some((rank, Heard::Said(Up::Meet(well)))) => {
+                    if let Some(all) = meeting.arrive(rank, well) {
                         self.tell(&Down::Met(all));
                     }
                 }
-                Ok((index, Heard::Said(Up::Reports(own)))) => {
-                    if let Some(place) = reports.get_mut(index) {
-                        *place = Some(own);
-                    }
-                }
-                Ok((
-                    index,
+                Some((rank, Heard::Said(Up::Reports(own)))) => reports.put(rank, own),
+                Some((
+                    rank,
                     Heard::Said(Up::Ready | Up::Failed(_) | Up::Unsupported(_) | Up::Identity(_) | Up::Listening(_)),
-                )) => note(&mut said, index, "spoke out of turn"),
-                Ok((index, Heard::Lost(why))) => {
-                    note(&mut said, index, &format!("its connection ended: {why}"));
+                )) => note(&mut said, rank, "spoke out of turn"),
+                Some((rank, Heard::Lost(why))) => {
+                    note(&mut said, rank, &format!("its connection ended: {why}"));
                     give_up.get_or_insert(Instant::now() + AFTER_DEATH);
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+                None => silent = self.staff.silent(),
             }
             let now = Instant::now();
             let cause = if interrupt.load(Ordering::Relaxed) {
                 return Ended::Interrupted;
+            } else if silent {
+                Cause::Silent(Vec::new())
             } else if give_up.is_some_and(|end| now >= end) {
                 Cause::Died(Vec::new())
             } else if give_up.is_none() && self.given_up(&meeting, end.is_some_and(|end| now >= end), &mut looked) {
                 // Who could not make the call says so once it is let go; the others are in it.
                 return Ended::Reported(self.released(&mut meeting, reports));
-            } else if end.is_some_and(|end| now >= end) && reports.iter().any(Option::is_none) {
+            } else if end.is_some_and(|end| now >= end) && !reports.complete() {
                 Cause::Deadline(deadline.as_secs_f64())
             } else {
                 continue;
             };
             let witnesses = self.testimony(said);
-            let gone = witnesses.iter().filter(|w| w.liveness.exited()).map(|w| w.rank).collect::<Vec<_>>();
+            let of = |is: &dyn Fn(Liveness) -> bool| -> Vec<u32> {
+                witnesses.iter().filter(|w| is(w.liveness)).map(|w| w.rank).collect()
+            };
             let cause = match cause {
-                Cause::Died(_) => Cause::Died(gone),
+                Cause::Died(_) => Cause::Died(of(&Liveness::exited)),
+                Cause::Silent(_) => Cause::Silent(of(&Liveness::unreachable)),
                 cause => cause,
             };
             let findings = inquest::hold(witnesses, (watch.said)(), request.epoch, cause, began_ns, now_ns());
             return Ended::Stopped(Box::new(findings));
         }
-        Ended::Reported(reports.into_iter().flatten().flatten().collect())
+        Ended::Reported(reports.take().into_iter().flatten().collect())
     }
 
     fn witnesses(&mut self) -> Vec<Witness> {
-        self.testimony(vec![Vec::new(); self.members.len()])
+        self.testimony(vec![Vec::new(); self.ranks as usize])
     }
 }
 
@@ -255,8 +233,12 @@ fn kind(case: &Case) -> (Primitive, Option<Op>, DType, u32) {
     (case.primitive, case.op, case.dtype, Data::of(&case.variants) as u32)
 }
 
-fn note(said: &mut [Vec<String>], index: usize, what: &str) {
-    if let Some(said) = said.get_mut(index) {
+fn unheard(error: std::io::Error) -> Unavailable {
+    Unavailable(format!("workers cannot be heard: {error}"))
+}
+
+fn note(said: &mut [Vec<String>], rank: u32, what: &str) {
+    if let Some(said) = said.get_mut(rank as usize) {
         said.push(what.to_owned());
     }
 }
@@ -285,60 +267,29 @@ fn gather(
         if interrupt.load(Ordering::Relaxed) {
             return Err(NoTeam::Interrupted);
         }
-        late(&staff.states(), &staff.here(), end, limit)?;
+        let here = staff.here();
+        late(staff, &here, end, limit)?;
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// An error if a worker has ended, or time is up. `here` have come so far.
-fn late(states: &[Liveness], here: &[u32], end: Instant, limit: Duration) -> Result<(), NoTeam> {
-    let gone: Vec<u32> = (0..).zip(states).filter(|(_, state)| state.exited()).map(|(rank, _)| rank).collect();
-    let cause = if !gone.is_empty() {
+/// An error if a worker has ended, its host is silent, or time is up. `here` have come so far.
+fn late(staff: &mut dyn Staff, here: &[u32], end: Instant, limit: Duration) -> Result<(), NoTeam> {
+    let states = staff.states();
+    let of = |is: fn(Liveness) -> bool| -> Vec<u32> {
+        (0..).zip(&states).filter(|(_, state)| is(**state)).map(|(rank, _)| rank).collect()
+    };
+    let (silent, gone) = (of(Liveness::unreachable), of(Liveness::exited));
+    let cause = if !silent.is_empty() {
+        Cause::Silent(silent)
+    } else if !gone.is_empty() {
         Cause::Died(gone)
     } else if Instant::now() >= end {
         Cause::Deadline(limit.as_secs_f64())
     } else {
         return Ok(());
     };
-    Err(NoTeam::Late(Box::new(inquest::unmade(states, states.len() as u32, here, cause))))
-}
-
-/// One meeting.
-struct Round {
-    here: Vec<bool>,
-    well: bool,
-    unwell_since: Option<Instant>,
-}
-
-impl Round {
-    fn new(size: usize) -> Round {
-        Round { here: vec![false; size], well: true, unwell_since: None }
-    }
-
-    /// Whether all are well, once all are here.
-    fn arrive(&mut self, index: usize, well: bool) -> Option<bool> {
-        if let Some(here) = self.here.get_mut(index) {
-            *here = true;
-        }
-        self.well &= well;
-        if self.here.contains(&false) {
-            if !well {
-                self.unwell_since.get_or_insert_with(Instant::now);
-            }
-            return None;
-        }
-        let all = self.well;
-        *self = Round::new(self.here.len());
-        Some(all)
-    }
-
-    fn arrived(&self) -> Vec<usize> {
-        self.here.iter().enumerate().filter(|(_, here)| **here).map(|(index, _)| index).collect()
-    }
-
-    fn unwell_for(&self) -> Option<Duration> {
-        self.unwell_since.map(|since| since.elapsed())
-    }
+    Err(NoTeam::Late(Box::new(inquest::unmade(&states, &staff.hosts(), states.len() as u32, here, cause))))
 }
 
 #[cfg(test)]

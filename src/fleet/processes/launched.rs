@@ -12,7 +12,7 @@ use crate::case::Case;
 pub struct Launched {
     here: Arc<dyn Backend>,
     post: Arc<Post>,
-    /// Ranks do not see each other's memory.
+    /// Ranks are on several hosts, as far as their network is concerned.
     apart: bool,
     environment: Environment,
 }
@@ -38,7 +38,7 @@ impl Launched {
             devices: (0..).zip(seats).map(device).collect(),
             ..own.clone()
         };
-        Launched { here, post, apart: card::apart(cards), environment }
+        Launched { here, post, apart: card::on_several_networks(cards), environment }
     }
 }
 

@@ -5,7 +5,7 @@
 //!   │        └──── post: asks agents, which start, watch, kill ──> member
 //!   │               │      │                                         │ worker, as with threads
 //!   │               door, card, errand <── TCP ── agent              │
-//!   └── rendezvous, wire  <── TCP ───────────────────────────────────┘
+//!   └── rendezvous, wires <── TCP ───────────────────────────────────┘
 //! ```
 //!
 //! With `--layout processes` the workers are children of the coordinator. Under a launcher (see [`super::launcher`]) each
@@ -20,14 +20,17 @@ pub mod card;
 mod child;
 mod crew;
 mod door;
-mod errand;
+pub mod errand;
+mod gathered;
 pub mod launched;
 pub mod member;
 pub mod post;
 mod rendezvous;
+mod silence;
 mod squad;
 mod staff;
-mod wire;
+pub mod wire;
+pub mod wires;
 
 pub use crew::Crew;
 pub use post::Post;

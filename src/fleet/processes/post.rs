@@ -1,6 +1,7 @@
 //! Where the processes that a launcher has started report, as long as the run lasts.
 
 mod absent;
+mod cut_off;
 mod lent;
 mod listen;
 
@@ -17,8 +18,11 @@ use super::card::{Card, Seat};
 use super::door::{self, Door};
 use super::errand::{Errand, Notice};
 use super::rendezvous::{self, Refusal};
+use super::silence::{self, SETTLING, SILENCE};
 use super::staff;
-use super::wire::{self, Down, Hello, MOST, Who};
+use super::wire::{self, Down, Hello, MOST, NoMessage, Who};
+use super::wires::{Heard, Wires};
+use crate::backend::descriptors;
 use crate::fleet::launcher::{Placement, Unit};
 use crate::fleet::log::Log;
 use crate::trace::Liveness;
@@ -27,6 +31,9 @@ use listen::{listen, no_port};
 
 /// How often the door is looked at.
 const LOOK: Duration = Duration::from_millis(3);
+
+/// Descriptors of an agent: one to write to, one to listen to.
+const CONNECTIONS_EACH: u64 = 2;
 
 /// How long agents may take to end once the run is over.
 const PARTING: Duration = Duration::from_secs(5);
@@ -52,22 +59,40 @@ struct State {
     seats: Vec<Seat>,
     teams: u64,
     team: Option<Team>,
+    /// Hosts have fallen silent, and are told of from then on.
+    settling: Option<Instant>,
 }
 
 struct Agent {
     card: Card,
     stream: TcpStream,
+    /// Its connection has ended.
     gone: bool,
+    /// It ended because nothing answered.
+    silent: bool,
+}
+
+impl Agent {
+    /// Who cannot be told is lost, which is found out where it is listened to.
+    fn tell(&mut self, errand: &Errand) {
+        if let Err(error) = wire::send(&mut self.stream, errand) {
+            // the kernel gives the reason once, to whoever asks first
+            self.silent |= silence::silent(&error);
+        }
+    }
 }
 
 /// The workers of the present communicator.
 struct Team {
     number: u64,
     token: String,
-    here: BTreeMap<u32, TcpStream>,
+    /// Their connections, until the crew takes them.
+    here: BTreeMap<u32, Option<TcpStream>>,
     /// Rank 0's.
     process: Option<u32>,
     states: Vec<Liveness>,
+    /// Some of them are on hosts that are silent.
+    silent: bool,
     logs: Vec<Option<Log>>,
     /// Questions so far, and who has answered the last.
     question: u64,
@@ -78,6 +103,7 @@ struct Team {
 impl Post {
     /// Listens for the agents of the job, of which `placement` is the first.
     pub fn open(placement: &Placement) -> Result<Arc<Post>, Absent> {
+        descriptors::allow(CONNECTIONS_EACH * u64::from(placement.of));
         let door = listen(placement)?;
         let cannot = |why| no_port(&placement.rendezvous, why);
         let post = Arc::new(Post {
@@ -90,8 +116,8 @@ impl Post {
             closed: AtomicBool::new(false),
             state: Mutex::default(),
         });
-        let keeper = post.clone();
-        let thread = std::thread::Builder::new().name("door".to_owned()).spawn(move || keeper.keep(door));
+        let (keeper, agents) = (post.clone(), Wires::new(MOST).map_err(cannot)?);
+        let thread = std::thread::Builder::new().name("door".to_owned()).spawn(move || keeper.keep(door, agents));
         thread.map_err(cannot)?;
         Ok(post)
     }
@@ -129,6 +155,7 @@ impl Post {
 
     /// Who starts which rank.
     pub fn seat(&self, seats: Vec<Seat>) {
+        descriptors::allow(seats.len() as u64 + CONNECTIONS_EACH * u64::from(self.of));
         self.lock().seats = seats;
     }
 
@@ -137,7 +164,7 @@ impl Post {
         let mut state = self.lock();
         state.team = None;
         for agent in state.agents.values_mut() {
-            let _ = wire::send(&mut agent.stream, &Errand::Over(code));
+            agent.tell(&Errand::Over(code));
         }
         drop(state);
         let end = Instant::now() + PARTING;
@@ -166,21 +193,33 @@ impl Post {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers whoever connects, until the run is over.
-    fn keep(self: Arc<Post>, mut door: Door) {
+    /// Answers whoever connects, and listens to agents, until the run is over.
+    fn keep(&self, mut door: Door, mut agents: Wires<Notice>) {
         while !self.closed.load(Ordering::Relaxed) {
             for (address, mut stream, hello) in door.knocks() {
                 let answer = hello.map_err(Refusal::NoHello).and_then(|hello| self.admit(hello, &stream));
                 match answer {
                     Ok(None) => {}
-                    Ok(Some(index)) => self.clone().attend(index),
+                    Ok(Some(index)) => {
+                        if let Err(error) = agents.add(index, stream) {
+                            self.lost(index, &error.into());
+                        }
+                    }
                     Err(refusal) => {
                         let _ = wire::send(&mut stream, &refusal.answer());
                         staff::refused(address, &refusal);
                     }
                 }
             }
-            std::thread::sleep(LOOK);
+            let mut wait = LOOK;
+            while let Some((index, heard)) = agents.hear(wait) {
+                match heard {
+                    Heard::Said(notice) => self.note(index, notice),
+                    Heard::Lost(why) => self.lost(index, &why),
+                }
+                wait = Duration::ZERO;
+            }
+            self.settle();
         }
     }
 
@@ -199,7 +238,7 @@ impl Post {
             let mut stream = copy(stream)?;
             // who is gone again is found out by its reader
             let _ = wire::send(&mut stream, &Down::Welcome);
-            team.here.insert(rank, stream);
+            team.here.insert(rank, Some(stream));
             return Ok(None);
         }
         let own = hello.token == self.own;
@@ -218,26 +257,10 @@ impl Post {
             return Err(Refusal::Taken(index));
         }
         let mut stream = copy(stream)?;
+        silence::watch(&stream, SILENCE).map_err(|e| Refusal::NoHello(e.into()))?;
         let _ = wire::send(&mut stream, &Down::Welcome);
-        state.agents.insert(index, Agent { card, stream, gone: false });
+        state.agents.insert(index, Agent { card, stream, gone: false, silent: false });
         Ok(Some(index))
-    }
-
-    /// Listens to an agent until its connection ends.
-    fn attend(self: Arc<Post>, index: u32) {
-        let stream = self.lock().agents.get(&index).and_then(|agent| agent.stream.try_clone().ok());
-        let post = self.clone();
-        let listen = move || {
-            if let Some(mut stream) = stream {
-                while let Ok(notice) = wire::receive(&mut stream, MOST) {
-                    post.note(index, notice);
-                }
-            }
-            post.lost(index);
-        };
-        if std::thread::Builder::new().name(format!("from agent {index}")).spawn(listen).is_err() {
-            self.lost(index);
-        }
     }
 
     fn note(&self, index: u32, notice: Notice) {
@@ -275,17 +298,38 @@ impl Post {
         }
     }
 
-    fn lost(&self, index: u32) {
+    fn lost(&self, index: u32, why: &NoMessage) {
         let mut state = self.lock();
-        let State { agents, seats, team, .. } = &mut *state;
-        if let Some(agent) = agents.get_mut(&index) {
-            agent.gone = true;
+        let State { agents, seats, team, settling, .. } = &mut *state;
+        let Some(agent) = agents.get_mut(&index) else { return };
+        agent.gone = true;
+        agent.silent |= silence::no_word(why);
+        if agent.silent {
+            settling.get_or_insert(Instant::now() + SETTLING);
+            return;
         }
         let Some(team) = team else { return };
         // its workers die with it
         for (seat, state) in seats.iter().zip(&mut team.states) {
             if seat.agent == index && !state.exited() {
                 *state = Liveness::Exited { code: None, signal: None };
+            }
+        }
+    }
+
+    /// Tells of silent hosts, once all their agents have had the time to be missed.
+    fn settle(&self) {
+        let mut state = self.lock();
+        let State { agents, seats, team, settling, .. } = &mut *state;
+        if settling.is_none_or(|end| Instant::now() < end) {
+            return;
+        }
+        *settling = None;
+        let Some(team) = team else { return };
+        team.silent = true;
+        for (seat, state) in seats.iter().zip(&mut team.states) {
+            if agents.get(&seat.agent).is_some_and(|agent| agent.silent) && !state.exited() {
+                *state = Liveness::Unreachable { seconds: SILENCE.as_secs() as u32 };
             }
         }
     }

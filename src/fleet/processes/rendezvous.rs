@@ -71,7 +71,7 @@ pub fn identify(hello: Hello, token: &str) -> Result<Who, Refusal> {
 }
 
 /// The worker's rank, if it is the first of its name.
-pub fn rank(who: &Who, ranks: u32, here: &BTreeMap<u32, TcpStream>) -> Result<u32, Refusal> {
+pub fn rank<T>(who: &Who, ranks: u32, here: &BTreeMap<u32, T>) -> Result<u32, Refusal> {
     match *who {
         Who::Agent(_) => Err(Refusal::Kind),
         Who::Worker { rank, .. } if rank >= ranks => Err(Refusal::NoSuchRank { rank, ranks }),
@@ -200,6 +200,27 @@ mod tests {
         assert_eq!(door.rendezvous.here(), [1]);
         let (Down::Welcome, Some(all)) = door.knock(|s| wire::send(s, &zero).unwrap()) else { panic!("not complete") };
         assert_eq!(all.len(), 2);
+    }
+
+    #[test]
+    fn one_who_speaks_slowly_is_sent_away_like_one_who_is_silent() {
+        let mut door = Open::new();
+        let began = Instant::now();
+        let drip = |stream: &mut TcpStream| {
+            let mut stream = stream.try_clone().unwrap();
+            std::thread::spawn(move || {
+                // as if much were to come
+                while stream.write_all(&[0]).is_ok() {
+                    std::thread::sleep(Duration::from_millis(600));
+                }
+            });
+        };
+        let why = door.refusal(|stream| {
+            stream.write_all(&[0, 0, 15, 0]).unwrap();
+            drip(stream);
+        });
+        assert!(why.contains("did not say hello: timed out") || why.contains("temporarily unavailable"), "{why}");
+        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use super::errand::Task;
 use super::rendezvous::{Refusal, Rendezvous};
 use super::squad::{self, Squad};
-use crate::backend::{Recipe, Unavailable};
+use crate::backend::{Recipe, Unavailable, descriptors};
 use crate::fleet::log::Log;
 use crate::trace::Liveness;
 
@@ -23,6 +23,12 @@ pub trait Staff: Send {
 
     /// By which address other hosts reach this one, if there are any.
     fn outside(&self) -> Option<IpAddr>;
+
+    /// The host of each rank; empty where all are on this one.
+    fn hosts(&self) -> Vec<String>;
+
+    /// Whether the host of any rank is cut off: none of its agents has been heard of for a while.
+    fn silent(&self) -> bool;
 
     /// How each rank's process is.
     fn states(&mut self) -> Vec<Liveness>;
@@ -57,6 +63,8 @@ impl Own {
     /// Starts one for each rank.
     pub fn start(recipe: Recipe, ranks: u32, ranks_per_gpu: u32) -> Result<Own, Unavailable> {
         let network = |e: std::io::Error| Unavailable(format!("workers cannot be waited for: {e}"));
+        // of each rank: its connection, its standard input, and both once more while it is started
+        descriptors::allow(4 * u64::from(ranks));
         let channels = channels(&recipe)?;
         let rendezvous = Rendezvous::open(ranks).map_err(network)?;
         let own: Vec<(u32, u32)> = match &recipe {
@@ -95,6 +103,14 @@ impl Staff for Own {
 
     fn outside(&self) -> Option<IpAddr> {
         None
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn silent(&self) -> bool {
+        false
     }
 
     fn states(&mut self) -> Vec<Liveness> {

@@ -121,6 +121,11 @@ pub enum NoMessage {
 
 /// Sends one message, in one write.
 pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    to.write_all(&frame(message)?)
+}
+
+/// A message as it is sent: who tells it to many makes it once.
+pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
     let bytes = u32::try_from(frame.len() - 4).ok().filter(|bytes| *bytes <= MOST);
@@ -128,7 +133,19 @@ pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     if let Some(length) = frame.first_chunk_mut() {
         *length = bytes.to_be_bytes();
     }
-    to.write_all(&frame)
+    Ok(frame)
+}
+
+/// The first message of what has come, and the bytes that it takes; `None` as long as its end is not there.
+pub fn first<T: DeserializeOwned>(bytes: &[u8], most: u32) -> Result<Option<(T, usize)>, NoMessage> {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+    let bytes = u32::from_be_bytes(*length);
+    if bytes > most {
+        return Err(NoMessage::TooLong { bytes, most });
+    }
+    let Some(body) = rest.get(..bytes as usize) else { return Ok(None) };
+    let message = serde_json::from_slice(body).map_err(NoMessage::Garbage)?;
+    Ok(Some((message, length.len() + body.len())))
 }
 
 /// Receives one message. Memory grows with what has really come, not with what is announced.

@@ -132,7 +132,7 @@ fn two_ranks_that_enter_the_communicators_in_crossed_order_are_told_so() {
         std::thread::sleep(std::time::Duration::from_millis(200));
         let witness = |(log, rank): (&Log, u32)| {
             let log = Log::new(Arc::new(copied(log)));
-            Witness { rank, liveness: Liveness::Alive, log: Some(log), messages: Vec::new() }
+            Witness { rank, host: String::new(), liveness: Liveness::Alive, log: Some(log), messages: Vec::new() }
         };
         let witnesses: Vec<Witness> = logs.iter().zip(0..).map(witness).collect();
         abort();

@@ -124,7 +124,7 @@ fn debt<'f, 'a>(facts: &'f Facts<'a>, owing: &[usize]) -> Option<Debt<'f, 'a>> {
         .min_by_key(|debt| (debt.call.created_ns, debt.group.id, debt.key))
 }
 
-fn attach(facts: &Facts<'_>, finding: &mut Finding, owing: &[usize]) {
+pub(super) fn attach(facts: &Facts<'_>, finding: &mut Finding, owing: &[usize]) {
     if let Some(debt) = debt(facts, owing) {
         finding.place = Some(facts.place(debt.group, debt.key, debt.call));
         finding.at = Some((debt.group.id, debt.key));

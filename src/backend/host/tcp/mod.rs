@@ -26,13 +26,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub use damage::{CannotDamage, Damage};
 use door::Door;
 use peer::Peer;
+
+use crate::backend::descriptors;
 
 /// What is asked of the kernel for the writing end of a connection. Linux takes twice as much, and counts its own
 /// overhead in.
@@ -135,15 +136,9 @@ impl Network {
 
 /// Lets this process have the descriptors that so many ranks in it can come to need, as far as the system allows it.
 pub(super) fn allow_descriptors(ranks: usize) {
-    // two ends of a connection for each ordered pair, six more and the listener for each rank, and what there is already
+    // two ends of a connection for each ordered pair, six more and the listener for each rank
     let connections = ranks.saturating_mul(ranks.saturating_add(3)).saturating_mul(2);
-    let needed = u64::try_from(connections.saturating_add(ranks).saturating_add(512)).unwrap_or(u64::MAX);
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = maximum.map_or(needed, |maximum| maximum.min(needed));
-    if current.is_some_and(|current| current < wanted) {
-        // where it stays, a connection that is one too many says so
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-    }
+    descriptors::allow(connections.saturating_add(ranks).try_into().unwrap_or(u64::MAX));
 }
 
 #[cfg(test)]

@@ -6,17 +6,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::card::Card;
+use super::super::card::{Card, Seat};
 use super::super::errand::{Errand, Task};
+use super::super::silence::{SETTLING, SILENCE};
 use super::super::staff::{self, Staff};
-use super::super::{door, squad, wire};
-use super::{LOOK, Post, State, Team};
+use super::super::{door, squad};
+use super::cut_off::cut_off;
+use super::{Agent, LOOK, Post, State, Team};
 use crate::backend::{Recipe, Unavailable};
 use crate::fleet::log::Log;
 use crate::trace::Liveness;
 
-/// How long agents may take to say how their workers are.
-const TESTIMONY: Duration = Duration::from_secs(3);
+/// How long agents may take to say how their workers are: longer than until it is known that their host does not answer.
+const TESTIMONY: Duration = Duration::from_secs(2).saturating_add(SILENCE).saturating_add(SETTLING);
 
 /// Workers of agents.
 pub struct Lent {
@@ -30,7 +32,10 @@ impl Lent {
     pub fn start(post: &Arc<Post>, recipe: Recipe, ranks_per_gpu: u32) -> Result<Lent, Unavailable> {
         let channels = staff::channels(&recipe)?;
         let mut state = post.lock();
-        let State { agents, seats, teams, team } = &mut *state;
+        let State { agents, seats, teams, team, .. } = &mut *state;
+        if let Some(why) = cut_off(agents, seats) {
+            return Err(Unavailable(why));
+        }
         if let Some(gone) = agents.values().find(|agent| agent.gone) {
             let Card { host, .. } = &gone.card;
             let why = format!("the process of {} on {host} is gone", gone.card.name());
@@ -44,24 +49,27 @@ impl Lent {
             here: BTreeMap::new(),
             process: None,
             states: vec![Liveness::Alive; seats.len()],
+            silent: false,
             logs: vec![None; seats.len()],
             question: 0,
             testified: Vec::new(),
             trouble: None,
         });
+        let mut own: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        for (rank, seat) in (0..).zip(&*seats) {
+            own.entry(seat.agent).or_default().push((rank, seat.gpu));
+        }
         for (index, agent) in agents.iter_mut() {
-            let own = (0..).zip(&*seats).filter(|(_, seat)| seat.agent == *index);
             let task = Task {
                 team: *teams,
                 token: token.clone(),
                 ranks: seats.len() as u32,
-                own: own.map(|(rank, seat)| (rank, seat.gpu)).collect(),
+                own: own.remove(index).unwrap_or_default(),
                 ranks_per_gpu,
                 recipe: recipe.clone(),
                 channels: squad::lent(&channels),
             };
-            // who cannot be told is lost, which its reader finds out
-            let _ = wire::send(&mut agent.stream, &Errand::Start(Box::new(task)));
+            agent.tell(&Errand::Start(Box::new(task)));
         }
         drop(state);
         Ok(Lent { post: post.clone(), _channels: channels })
@@ -79,12 +87,7 @@ impl Staff for Lent {
         if team.here.len() < ranks {
             return Ok(None);
         }
-        team.here
-            .values()
-            .map(TcpStream::try_clone)
-            .collect::<Result<_, _>>()
-            .map(Some)
-            .map_err(|e| Unavailable(format!("workers cannot be heard: {e}")))
+        Ok(team.here.values_mut().map(Option::take).collect())
     }
 
     fn here(&self) -> Vec<u32> {
@@ -103,6 +106,18 @@ impl Staff for Lent {
         used.map(|ip| ip.to_canonical()).find(|ip| !ip.is_loopback())
     }
 
+    fn hosts(&self) -> Vec<String> {
+        let state = self.post.lock();
+        let host = |seat: &Seat| state.agents.get(&seat.agent).map(|agent| agent.card.host.clone()).unwrap_or_default();
+        let hosts: Vec<String> = state.seats.iter().map(host).collect();
+        let several = hosts.iter().any(|host| Some(host) != hosts.first());
+        if several { hosts } else { Vec::new() }
+    }
+
+    fn silent(&self) -> bool {
+        self.post.lock().team.as_ref().is_some_and(|team| team.silent)
+    }
+
     fn states(&mut self) -> Vec<Liveness> {
         self.post.lock().team.as_ref().map(|team| team.states.clone()).unwrap_or_default()
     }
@@ -117,14 +132,17 @@ impl Staff for Lent {
             team.testified.clear();
             team.logs.iter_mut().for_each(|log| *log = None);
             for agent in agents.values_mut() {
-                let _ = wire::send(&mut agent.stream, &Errand::Testify(team.question));
+                agent.tell(&Errand::Testify(team.question));
             }
         }
         drop(state);
         loop {
             let state = self.post.lock();
             let Some(team) = &state.team else { return Vec::new() };
-            let all = state.agents.iter().all(|(index, agent)| agent.gone || team.testified.contains(index));
+            let settled = state.settling.is_none();
+            let heard =
+                |index, agent: &Agent| team.testified.contains(index) || (agent.gone && (settled || !agent.silent));
+            let all = state.agents.iter().all(|(index, agent)| heard(index, agent));
             if all || Instant::now() >= end {
                 return team.logs.clone();
             }
@@ -139,8 +157,8 @@ impl Drop for Lent {
         let mut state = self.post.lock();
         // closes the workers' connections, as far as the crew has let go of them
         state.team = None;
-        for agent in state.agents.values_mut() {
-            let _ = wire::send(&mut agent.stream, &Errand::Dismiss);
+        for agent in state.agents.values_mut().filter(|agent| !agent.gone) {
+            agent.tell(&Errand::Dismiss);
         }
     }
 }

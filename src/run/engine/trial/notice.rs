@@ -21,7 +21,7 @@ pub fn sightings(request: &Request, ended: &Ended, result: &CaseResult) -> Vec<S
         Ended::Stopped(findings) => {
             let by = match findings.cause {
                 Cause::Deadline(_) => Detector::Deadline,
-                Cause::Died(_) => Detector::Death,
+                Cause::Died(_) | Cause::Silent(_) => Detector::Death,
             };
             vec![of(by, &findings.diagnosis.verdict)]
         }
