@@ -274,6 +274,7 @@ fn report(rank: u32) -> Report {
         output: Some(Verdict::default()),
         input: (placement == Placement::OutOfPlace).then(Verdict::default),
         guard: None,
+        bits: None,
         occasion: Occasion { launch: Launch::Timed, call: None, dtype: DType::Float, epoch: Some(1) },
     };
     let placements = [Placement::OutOfPlace, Placement::InPlace].map(measured).to_vec();

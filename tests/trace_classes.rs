@@ -392,6 +392,30 @@ fn a_send_to_the_wrong_peer_is_not_that_peer_s_fault() {
     assert_eq!((v.class, &v.culprit_ranks[..]), (Class::CUnpaired, &[1][..]), "{v:#?}");
 }
 
+/// The same where nobody gets out of its group of a send and a recv, as when connections are made with the first message.
+#[test]
+fn a_send_to_the_wrong_peer_is_found_where_all_ranks_are_held_in_their_groups() {
+    for ranks in 3..9u32 {
+        for culprit in 0..ranks {
+            for wrong in (0..ranks).filter(|peer| *peer != culprit && *peer != (culprit + 1) % ranks) {
+                let mut incident = Machine { depth: 8, ..Machine::new(ranks) }.run(&programs(ranks, |rank| {
+                    let to = if rank == culprit { wrong } else { (rank + 1) % ranks };
+                    vec![send(to, 256), recv((rank + ranks - 1) % ranks, 256)]
+                }));
+                for call in incident.ranks.iter_mut().flat_map(|rank| rank.calls.iter_mut().flatten()) {
+                    (call.state, call.completed_ns) = (State::Running, None);
+                }
+                let v = verdict(&incident);
+                assert_eq!(
+                    (v.class, &v.culprit_ranks[..]),
+                    (Class::CUnpaired, &[culprit][..]),
+                    "{ranks} {wrong}: {v:#?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn two_ranks_that_both_send_first_are_both_at_fault() {
     let incident = Machine { depth: 0, ..Machine::new(2) }.run(&[

@@ -62,7 +62,9 @@ pub fn form(library: &Arc<Library>, lane: &Lane, peers: &Peers, ranks: u32, with
     let party = Party { first: lane.rank, devices: &devices, ranks };
     let mut made = making::beside(library, &party, id, Instant::now() + within, &|| peers.lost())?;
     made.iter_mut().for_each(|communicator| communicator.close(false));
-    Ok(())
+    // Closing frees memory, which waits for all that runs on the GPUs: also for a call of a rank that is already further, and
+    // waits for this one.
+    if peers.all(true) { Ok(()) } else { Err(RankError::Aborted) }
 }
 
 /// A new communicator's identity, which rank 0 makes and sends to all over the communicator that there is.

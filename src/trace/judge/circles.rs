@@ -17,7 +17,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Finding> {
         .filter(|(_, waits, owes)| circle.contains(waits) && circle.contains(owes))
         .collect();
     if circle.is_empty() {
-        return unpaired_and_unnoticed(facts);
+        return unanswered(facts).or_else(|| unpaired_and_unnoticed(facts));
     }
     Some(if lonely.is_empty() { crossed(facts, &circle) } else { unpaired(facts, &lonely, &blame(facts, &lonely)) })
 }
@@ -76,6 +76,22 @@ pub(super) fn astray(facts: &Facts<'_>, outside: &[usize]) -> Option<Finding> {
         return None;
     }
     Some(unpaired(facts, &facts.waits.lonely, &[culprit]))
+}
+
+/// Nobody is outside of all calls, and no circle is seen, as groups of sends and recvs end as a whole, or wait as a whole for a
+/// connection: but some send or recv has no partner at all, on a rank that has got as far as the one who waits.
+fn unanswered(facts: &Facts<'_>) -> Option<Finding> {
+    let alone = |pair: usize| facts.pairs.get(pair).and_then(super::Pair::alone);
+    let as_far = |(pair, _, owes): &(usize, usize, usize)| {
+        let waiting = alone(*pair).and_then(|(owner, index, _)| facts.call(owner, index));
+        let held = facts.waits.fronts.get(*owes).and_then(|front| facts.call(*owes, *front.first()?));
+        waiting.zip(held).is_some_and(|(waiting, held)| held.comm == waiting.comm && held.seq >= waiting.seq)
+    };
+    let lonely: Vec<(usize, usize, usize)> = facts.waits.lonely.iter().copied().filter(as_far).collect();
+    if lonely.is_empty() {
+        return None;
+    }
+    astray(facts, &[]).or_else(|| Some(unpaired(facts, &lonely, &blame(facts, &lonely))))
 }
 
 /// Who departed from its own habit; else who has part in most of the lonely calls; else who does not answer.

@@ -157,7 +157,7 @@ impl Trial<'_, '_> {
                 us.extend(launches(&self.passes(&request, "that is slow")?));
                 let witnesses = self.session.witnesses();
                 armed += self.times_armed(&witnesses, &request).0;
-                calls.add(&last_to_call(&witnesses, request.epoch), delay);
+                calls.add(&last_to_call(&witnesses, request.epoch), delay, &whims);
             }
             self.time(&cases, "after the fault", &mut without)?;
             if !spares(end, with.best(), without.best()) {
@@ -174,7 +174,8 @@ impl Trial<'_, '_> {
                 .zip(without.best().into_iter().zip(with.best()))
                 .map(|(case, (without, with))| format!("{} {without:.0} -> {with:.0} us", case.size))
                 .collect();
-            let culprits = calls.mostly_late().into_iter().collect();
+            // who is late makes all sizes slower; what is slow at one end only is not the ranks' own time
+            let culprits = calls.mostly_late().filter(|_| end == End::All).into_iter().collect();
             Sighting { by: Detector::Performance, name: Name::Curve(end), culprits, says: figures.join(", ") }
         });
         Ok(Some(Seen { armed, sightings: sighting.into_iter().collect(), verdict: None, seconds }))
@@ -201,8 +202,12 @@ struct Calls {
 }
 
 impl Calls {
-    /// `last` is who was the last in each call, and by how many nanoseconds; one is late from half of `delay_us` on.
-    fn add(&mut self, last: &[(u32, u64)], delay_us: f64) {
+    /// `last` is who was the last in each call, and by how many nanoseconds; one is late from half of `delay_us` on. Where that is
+    /// hardly anything, calls tell nothing: somebody is always the last.
+    fn add(&mut self, last: &[(u32, u64)], delay_us: f64, whims: &Whims) {
+        if delay_us < whims.added {
+            return;
+        }
         self.all += last.len();
         for (rank, _) in last.iter().filter(|(_, ns)| *ns as f64 / 1e3 >= delay_us / 2.0) {
             *self.late.entry(*rank).or_default() += 1;
@@ -275,12 +280,15 @@ mod tests {
     fn a_straggler_is_late_in_most_calls_and_by_as_much_as_it_should() {
         let late = |last: &[(u32, u64)]| {
             let mut calls = Calls::default();
-            calls.add(last, 1000.0);
+            calls.add(last, 1000.0, &HOST);
             calls.mostly_late()
         };
         assert_eq!(late(&[(2, 900_000), (2, 800_000), (1, 600_000)]), Some(2));
         assert_eq!(late(&[(2, 90_000); 3]), None);
         assert_eq!(late(&[(2, 900_000), (1, 900_000)]), None);
         assert_eq!(late(&[]), None);
+        let mut calls = Calls::default();
+        calls.add(&[(1, 3_000); 9], 2.0, &NCCL);
+        assert_eq!(calls.mostly_late(), None, "the same rank is the last where none is held up");
     }
 }
