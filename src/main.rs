@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    collcheck::cli::main(std::env::args_os()).into()
+    collcheck::cli::main(std::env::args_os()).leave()
 }

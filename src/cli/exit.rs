@@ -1,8 +1,10 @@
 //! Exit codes, the same for every command.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use crate::backend::Unavailable;
+use crate::fleet::team;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,18 @@ impl Exit {
     /// The code for an error that ended a command before it had results.
     pub fn of(error: &anyhow::Error) -> Exit {
         if error.chain().any(|cause| cause.is::<Unavailable>()) { Exit::Unable } else { Exit::Usage }
+    }
+}
+
+impl Exit {
+    /// Ends the program. Where a thread was left behind in a library, at once: what libraries do at a process' end may wait for
+    /// that thread, and all that is to be written has been.
+    pub fn leave(self) -> ExitCode {
+        if team::left_behind() {
+            let _ = std::io::stdout().flush();
+            signal_hook::low_level::exit(self as i32);
+        }
+        self.into()
     }
 }
 

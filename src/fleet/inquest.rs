@@ -130,7 +130,8 @@ pub fn hold(witnesses: Vec<Witness>, said: Vec<Said>, case: u64, cause: Cause, b
 }
 
 /// Judges a case in which calls returned errors, from what ranks have said of those and how far each got. `None` where that
-/// tells no more than the errors do: neither a way that failed nor a communicator that did not come about.
+/// tells no more than the errors do: neither a way that failed, nor a communicator that did not come about, nor calls that do
+/// not fit each other.
 pub fn failed(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
     let states = stands(witnesses, case);
     let speaks = |state: &Stand| {
@@ -138,11 +139,15 @@ pub fn failed(witnesses: Vec<Witness>, case: u64) -> Option<Diagnosis> {
         signs.any(|sign| matches!(sign, Sign::Fabric | Sign::PeerGone | Sign::Device))
     };
     let unmade = |state: &Stand| state.formed.is_some_and(|(_, done)| !done);
-    if !states.iter().any(|state| speaks(state) || unmade(state)) {
-        return None;
-    }
+    let hurt = states.iter().any(|state| speaks(state) || unmade(state));
     let diagnosis = judge(&incident(&states, case));
-    (!matches!(diagnosis.verdict.class, Class::None | Class::Undetermined)).then_some(diagnosis)
+    let told = match diagnosis.verdict.class {
+        // what was called is certain; who called less may have done so because of the error
+        Class::ASize | Class::ADtype | Class::CUnpaired => true,
+        Class::None | Class::Undetermined => false,
+        _ => hurt,
+    };
+    told.then_some(diagnosis)
 }
 
 /// A diagnosis as it is told behind the error of a case that came to its end.

@@ -36,6 +36,14 @@ const AFTER_ABORT: Duration = Duration::from_secs(5);
 /// How long workers have to close a sound communicator.
 const CLOSING: Duration = Duration::from_secs(60);
 
+/// Set once a thread was left behind.
+static LEFT_BEHIND: AtomicBool = AtomicBool::new(false);
+
+/// Whether a thread of this process was left behind in a library that does not let it go.
+pub fn left_behind() -> bool {
+    LEFT_BEHIND.load(Ordering::Relaxed)
+}
+
 /// How a case ended.
 #[derive(Debug)]
 pub enum Ended {
@@ -304,10 +312,9 @@ impl Drop for Team {
         if !self.aborted && !self.ended(CLOSING) {
             self.abort();
         }
-        if self.aborted {
-            self.ended(AFTER_ABORT);
+        if self.aborted && !self.ended(AFTER_ABORT) {
+            LEFT_BEHIND.store(true, Ordering::Relaxed);
         }
-        // those that are still there are left behind
     }
 }
 

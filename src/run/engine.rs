@@ -122,11 +122,13 @@ pub fn run(
         }
     }
     let mut session = lock(&session);
-    session.team = None;
+    // after the reports: one who is stuck in a library may keep the team from ending, and whoever interrupts from waiting for it
+    let team = session.team.take();
     session.paths.end_child();
     session.summary.duration_s = started.elapsed().as_secs_f64();
     let summary = session.summary;
     session.hub.send(&Event::Finished { at: Local::now(), summary });
+    drop(team);
     Ended {
         summary,
         aborted: session.aborted.take(),

@@ -34,7 +34,11 @@ impl Fault for RankCount {
     }
 
     fn expects(&self) -> Expectation {
-        Expectation { by: &[Detector::Error], called: Called::Class(&[Class::Init]), who: Who::Culprit }
+        Expectation {
+            by: &[Detector::Error, Detector::Deadline],
+            called: Called::Class(&[Class::Init]),
+            who: Who::Culprit,
+        }
     }
 }
 

@@ -128,8 +128,9 @@ impl<M: DeserializeOwned> Wires<M> {
         let end = match recv(&line.stream, &mut self.bytes[..], RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Some(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             Ok((_, len)) => {
-                line.begun.extend(self.bytes.iter().take(len));
-                take(&mut line.begun, self.most, |message| self.heard.push_back((number, Heard::Said(message)))).err()
+                let fresh = self.bytes.get(..len).unwrap_or_default();
+                let say = |message| self.heard.push_back((number, Heard::Said(message)));
+                take(&mut line.begun, fresh, self.most, say).err()
             }
             Err(Errno::AGAIN | Errno::INTR) => None,
             Err(error) => Some(NoMessage::Io(error.into())),
@@ -144,19 +145,37 @@ impl<M: DeserializeOwned> Wires<M> {
     }
 }
 
-/// Takes all whole messages from the front.
-fn take<M: DeserializeOwned>(begun: &mut Vec<u8>, most: u32, mut say: impl FnMut(M)) -> Result<(), NoMessage> {
-    let mut at = 0;
-    while let Some((message, len)) = wire::first(begun.get(at..).unwrap_or_default(), most)? {
-        say(message);
-        at += len;
+/// Takes all whole messages of what had come and what has come now, and keeps the rest.
+fn take<M: DeserializeOwned>(
+    begun: &mut Vec<u8>,
+    fresh: &[u8],
+    most: u32,
+    mut say: impl FnMut(M),
+) -> Result<(), NoMessage> {
+    // mostly a message comes as a whole, and is read where it is
+    if begun.is_empty() {
+        let at = whole(fresh, most, &mut say)?;
+        begun.extend_from_slice(fresh.get(at..).unwrap_or_default());
+        return Ok(());
     }
+    begun.extend_from_slice(fresh);
+    let at = whole(begun, most, &mut say)?;
     begun.drain(..at);
     // one large message must not keep its memory for thousands of small ones
     if begun.is_empty() && begun.capacity() > TURN {
         *begun = Vec::new();
     }
     Ok(())
+}
+
+/// Takes whole messages from the front, and returns how many bytes they have.
+fn whole<M: DeserializeOwned>(bytes: &[u8], most: u32, say: &mut impl FnMut(M)) -> Result<usize, NoMessage> {
+    let mut at = 0;
+    while let Some((message, len)) = wire::first(bytes.get(at..).unwrap_or_default(), most)? {
+        say(message);
+        at += len;
+    }
+    Ok(at)
 }
 
 #[cfg(test)]
