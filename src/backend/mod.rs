@@ -184,15 +184,23 @@ pub struct Wrong {
     pub expected: u64,
 }
 
-/// The result of checking regions of one buffer of one rank.
+/// The result of checking regions of one buffer of one rank. Written without what is not wrong: most verdicts are of nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Verdict {
     /// Wrong elements.
+    #[serde(skip_serializing_if = "is_zero")]
     pub wrong: u64,
     /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<Wrong>,
     /// Up to [`MAX_SAMPLES`] of them, in no order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Wrong>,
+}
+
+fn is_zero(wrong: &u64) -> bool {
+    *wrong == 0
 }
 
 /// Samples of wrong elements that a check keeps.

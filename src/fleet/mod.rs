@@ -25,6 +25,7 @@ mod found;
 pub mod inquest;
 pub mod launcher;
 pub(crate) mod log;
+mod nanoseconds;
 pub mod occasion;
 mod part;
 mod pass;

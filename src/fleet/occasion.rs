@@ -11,6 +11,7 @@ pub struct Occasion {
     /// The launch.
     pub launch: Launch,
     /// Which call of a group, counted from 1, and of how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<(u32, u32)>,
     /// The element type: that of the call, in a group of several.
     pub dtype: DType,

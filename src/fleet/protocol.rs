@@ -70,16 +70,22 @@ pub struct Measured {
     /// Mean time of one timed call by the host's clock, in microseconds: nccl-tests' definition.
     pub mean_us: f64,
     /// Device time of each timed launch, in microseconds; of a group, divided by its calls.
+    #[serde(with = "super::nanoseconds")]
     pub iteration_us: Vec<f32>,
     /// What the check of the inputs said before the first launch; `None` where checks are off or there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<Verdict>,
     /// What the check of the output said; `None` where checks are off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Verdict>,
     /// What the check of the send buffer said, where there is one to survive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Verdict>,
     /// A guard zone that was written to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardBreach>,
     /// Fingerprints of the output, where results are not known bit for bit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits: Option<Bits>,
     /// The launch that the three speak of: the first one with a fault, if there was any.
     pub occasion: Occasion,
