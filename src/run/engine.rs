@@ -1,5 +1,6 @@
 //! The engine: a plan and a backend in, events out. libtest-mimic drives the trials.
 
+mod account;
 mod hub;
 mod trial;
 
@@ -23,7 +24,7 @@ use super::ras::Ras;
 use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
-use crate::fleet::inquest::{self, Cause, Witness};
+use crate::fleet::inquest::{Cause, Witness};
 use crate::fleet::processes::Crew;
 use crate::fleet::protocol::{Measured, Request};
 use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team, Watch, Workers};
@@ -77,6 +78,7 @@ pub fn run(
         earlier: vec![Vec::new(); cases.len()],
         paths: Paths::new(&plan),
         ras: Ras::of(&environment),
+        seen: deadline::Seen::default(),
         plan,
         backend,
         environment,
@@ -179,6 +181,7 @@ struct Session {
     interrupted: bool,
     paths: Paths,
     ras: Ras,
+    seen: deadline::Seen,
     /// Results of the launches so far, by case; at most [`KEPT`] of each.
     earlier: Vec<Vec<CaseResult>>,
     stage: Stage,
@@ -284,6 +287,9 @@ impl Session {
             Ok(ended) => {
                 let mut result = self.conclude(&request, &ended);
                 self.paths.prove(case, &mut result);
+                if result.outcome == Outcome::Pass {
+                    self.seen.add(case, request.ranks, result.placements.iter().map(|p| p.mean_us));
+                }
                 result
             }
             Err(result) => *result,
@@ -362,7 +368,7 @@ impl Session {
         let first = std::mem::replace(&mut self.fresh, false);
         let Environment { backend, ranks_per_gpu, .. } = &self.environment;
         let turns = self.plan.layout == LayoutChoice::Processes && *ranks_per_gpu > 1;
-        let limit = limit.unwrap_or_else(|| deadline::derived(request, backend, turns, first));
+        let limit = limit.unwrap_or_else(|| deadline::derived(request, backend, turns, first, self.seen));
         match &mut self.team {
             Some((_, team)) => {
                 let paths = &mut self.paths;
@@ -407,29 +413,6 @@ impl Session {
                 let why = self.interrupted().to_owned();
                 self.skip(case, why)
             }
-        }
-    }
-
-    /// Where calls return errors, what ranks say of them and how far each got may tell more.
-    fn examine(&mut self, request: &Request, result: &mut CaseResult) {
-        if result.outcome == Outcome::Fail
-            && let Some(diagnosis) = inquest::failed(self.witnesses(), request.epoch)
-        {
-            result.message += &inquest::explained(&diagnosis);
-            result.verdict = Some(diagnosis.verdict);
-        }
-    }
-
-    /// Where data are wrong, ranks may have made different calls that happened to end; or the library is known for it.
-    fn account_for(&mut self, request: &Request, result: &mut CaseResult) {
-        if let Some(diagnosis) = inquest::compare(self.witnesses(), request.epoch) {
-            let verdict = diagnosis.verdict;
-            result.message += &format!("\ncalls differ: {}: {}", verdict.class, verdict.summary);
-            result.verdict = Some(verdict);
-        } else if result.kind == Some(FailKind::Data)
-            && let Some(known) = known::data(&request.case, request.ranks, &self.environment.nccl_version)
-        {
-            result.message += &format!("\n{known}");
         }
     }
 
