@@ -201,19 +201,6 @@ fn a_delay_is_no_limit_of_bandwidth() {
 }
 
 #[test]
-fn lost_packets_cost_time_and_no_data() {
-    after_damage(
-        2,
-        |damage| assert_eq!(damage.lose(1, 0.2).unwrap().connections.len(), 4),
-        |_, station| {
-            for epoch in 1..6 {
-                assert_eq!(run(&all_reduce(100_000), 2, station, epoch), Ok(Findings::default()));
-            }
-        },
-    );
-}
-
-#[test]
 fn only_another_rank_of_the_communicator_can_be_damaged() {
     let stations = tcp(2).stations().unwrap();
     let damage = stations[1].damage().unwrap();

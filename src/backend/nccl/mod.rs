@@ -10,6 +10,7 @@
 //! making     communicators of a process' ranks    communicator  one rank's
 //! program    what cases make ranks call    launch  ready for calling
 //! station    one thread's ranks    lane  one rank    peers  what stations share    fabric  harm to its sockets
+//! forming    one more communicator, beside
 //! process    one rank in a process of its own
 //! ```
 //!
@@ -23,6 +24,7 @@ mod device;
 mod driver;
 mod environment;
 mod fabric;
+mod forming;
 mod lane;
 mod launch;
 mod library;

@@ -7,6 +7,7 @@ use super::checker::Work;
 use super::communicator::abort_all;
 use super::driver::{Graph, Stream};
 use super::fabric;
+use super::forming;
 use super::lane::{self, Lane, Track};
 use super::launch::Launch;
 use super::library::Library;
@@ -399,7 +400,7 @@ impl Station for NcclStation {
 
     fn form(&mut self, ranks: u32, within: Duration) -> Result<(), RankError> {
         self.unrecorded("form")?;
-        let formed = self.active(0).and_then(|lane| fabric::form(&self.library, lane, &self.peers, ranks, within));
+        let formed = self.active(0).and_then(|lane| forming::form(&self.library, lane, &self.peers, ranks, within));
         self.note(formed)
     }
 

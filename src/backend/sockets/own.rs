@@ -36,8 +36,6 @@ pub struct Snapshot(BTreeSet<u64>);
 pub enum Blow {
     /// [`filter::cut`].
     Cut,
-    /// [`filter::lose`], with its share.
-    Lose(f64),
     /// [`filter::reset`].
     Reset,
     /// [`pace::limit`], in bytes a second; 0 lifts it.
@@ -49,7 +47,6 @@ impl Blow {
     pub fn strike(self, socket: BorrowedFd<'_>) -> io::Result<()> {
         match self {
             Blow::Cut => filter::cut(socket),
-            Blow::Lose(share) => filter::lose(socket, share),
             Blow::Reset => filter::reset(socket),
             Blow::Pace(rate) => pace::limit(socket, rate),
         }
@@ -59,7 +56,6 @@ impl Blow {
     pub fn name(self) -> String {
         match self {
             Blow::Cut => "cut".to_owned(),
-            Blow::Lose(share) => format!("{} % of packets lost", share * 100.0),
             Blow::Reset => "reset".to_owned(),
             Blow::Pace(rate) => format!("paced to {rate} B/s"),
         }

@@ -11,29 +11,14 @@ pub(super) mod reset;
 pub(super) mod throttled;
 
 use super::armed::{Injector, Rank};
-use super::{Connections, Needs, STEP};
+use super::{Called, Connections, Detector, End, Expectation, Family, Fault, Method, Needs, STEP, Who};
 use crate::backend::{Call, Harm, RankError};
-use crate::case::Primitive;
+use crate::case::{DType, Op, Primitive};
+use crate::trace::Class;
 
 /// The rank before this one in the ring.
 pub(super) fn previous(rank: u32, ranks: u32) -> u32 {
     rank.checked_sub(1).unwrap_or(ranks.saturating_sub(1))
-}
-
-fn needs(connections: Connections) -> Needs {
-    Needs { connections: Some(connections), ..Needs::default() }
-}
-
-/// Calls of which it is known who waits where the way from the rank before is broken.
-fn all_wait(primitive: Primitive) -> Option<&'static str> {
-    let known = matches!(primitive, Primitive::Sendrecv | Primitive::AllReduce);
-    (!known).then_some(
-        "only of sendrecv and all_reduce is it known that the way to the rank before is used, and who then waits",
-    )
-}
-
-fn one_way(primitive: Primitive) -> Option<&'static str> {
-    (primitive != Primitive::Sendrecv).then_some("only sendrecv is sure to send a message of its size to the next rank")
 }
 
 /// The culprit does harm, and that is a deed for each connection struck: none, and nothing was done.
@@ -43,7 +28,47 @@ fn strike(rank: &mut Rank<'_>, peer: u32, harm: Harm) -> Result<(), RankError> {
     Ok(())
 }
 
-/// The culprit breaks the way to the rank before it, once.
+/// The way between the culprit and the rank before it breaks, once and for good.
+pub(super) struct Break {
+    name: &'static str,
+    deed: &'static str,
+    harm: Harm,
+    by: &'static [Detector],
+}
+
+impl Fault for Break {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn family(&self) -> Family {
+        Family::Fabric
+    }
+
+    fn deed(&self) -> &'static str {
+        self.deed
+    }
+
+    fn misfit(&self, primitive: Primitive, _op: Option<Op>, _dtype: DType) -> Option<&'static str> {
+        let known = matches!(primitive, Primitive::Sendrecv | Primitive::AllReduce);
+        (!known).then_some(
+            "only of sendrecv and all_reduce is it known that the way to the rank before is used, and who then waits",
+        )
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { connections: Some(Connections::Any), ..Needs::default() }
+    }
+
+    fn injector(&self) -> Box<dyn Injector> {
+        Box::new(Broken(self.harm))
+    }
+
+    fn expects(&self) -> Expectation {
+        Expectation { by: self.by, called: Called::Class(&[Class::FFabric]), who: Who::Ends }
+    }
+}
+
 struct Broken(Harm);
 
 impl Injector for Broken {
@@ -57,9 +82,55 @@ impl Injector for Broken {
 }
 
 /// What the culprit sends to the next rank is slowed down in all launches, and no longer.
-struct Slowed {
-    /// What to do, from what the order says, and the size of the message.
-    harm: fn(delay_us: u32, bytes: u64) -> Harm,
+pub(super) struct Slowed {
+    name: &'static str,
+    deed: &'static str,
+    connections: Connections,
+    harm: HowSlow,
+    lifted: Harm,
+    moves: End,
+}
+
+/// What to do, from what the order says, and the size of the message.
+type HowSlow = fn(delay_us: u32, bytes: u64) -> Harm;
+
+impl Fault for Slowed {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn family(&self) -> Family {
+        Family::Fabric
+    }
+
+    fn deed(&self) -> &'static str {
+        self.deed
+    }
+
+    fn misfit(&self, primitive: Primitive, _op: Option<Op>, _dtype: DType) -> Option<&'static str> {
+        (primitive != Primitive::Sendrecv)
+            .then_some("only sendrecv is sure to send a message of its size to the next rank")
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { connections: Some(self.connections), ..Needs::default() }
+    }
+
+    fn method(&self) -> Method {
+        Method::Curve
+    }
+
+    fn injector(&self) -> Box<dyn Injector> {
+        Box::new(Slow { harm: self.harm, lifted: self.lifted })
+    }
+
+    fn expects(&self) -> Expectation {
+        Expectation { by: &[Detector::Performance], called: Called::Curve(self.moves), who: Who::Nobody }
+    }
+}
+
+struct Slow {
+    harm: HowSlow,
     lifted: Harm,
 }
 
@@ -67,7 +138,7 @@ fn next(rank: &Rank<'_>) -> u32 {
     (rank.me + 1) % rank.request.ranks.max(1)
 }
 
-impl Injector for Slowed {
+impl Injector for Slow {
     fn launch(&mut self, rank: &mut Rank<'_>, calls: &[Call<'_>]) -> Result<(), RankError> {
         if rank.culprit() && rank.order.delay_us > 0 {
             // at each launch, as connections are made at the first

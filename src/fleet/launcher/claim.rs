@@ -32,6 +32,20 @@ pub enum Unit {
     Node,
 }
 
+/// Two numbers that a launcher sets together: both, or none. `names` are those of a missing one.
+pub fn together(
+    launcher: &'static str,
+    [first, second]: [Option<Said>; 2],
+    names: [&'static str; 2],
+) -> Result<Option<(Said, Said)>, Confusion> {
+    match (first, second) {
+        (None, None) => Ok(None),
+        (Some(first), Some(second)) => Ok(Some((first, second))),
+        (Some(there), None) => Err(Confusion::Incomplete { launcher, there, lacks: names[1] }),
+        (None, Some(there)) => Err(Confusion::Incomplete { launcher, there, lacks: names[0] }),
+    }
+}
+
 /// What one launcher says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {

@@ -1,6 +1,6 @@
 //! Open MPI's mpirun, and PRRTE's prterun with Open MPI's personality.
 
-use super::claim::{Claim, Launcher};
+use super::claim::{Claim, Launcher, together};
 use super::error::Confusion;
 use super::{Options, Variables};
 
@@ -17,18 +17,9 @@ impl Launcher for OpenMpi {
 
     fn read(&self, variables: &Variables, _: &Options) -> Result<Option<Claim>, Confusion> {
         let launcher = self.name();
-        let rank = variables.number("OMPI_COMM_WORLD_RANK")?;
-        let world = variables.number("OMPI_COMM_WORLD_SIZE")?;
-        let (rank, world) = match (rank, world) {
-            (None, None) => return Ok(None),
-            (Some(rank), Some(world)) => (rank, world),
-            (Some(there), None) => {
-                return Err(Confusion::Incomplete { launcher, there, lacks: "OMPI_COMM_WORLD_SIZE" });
-            }
-            (None, Some(there)) => {
-                return Err(Confusion::Incomplete { launcher, there, lacks: "OMPI_COMM_WORLD_RANK" });
-            }
-        };
+        let names = ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"];
+        let numbers = [variables.number(names[0])?, variables.number(names[1])?];
+        let Some((rank, world)) = together(launcher, numbers, names)? else { return Ok(None) };
         Ok(Some(Claim {
             local_rank: variables.number("OMPI_COMM_WORLD_LOCAL_RANK")?,
             local_world: variables.number("OMPI_COMM_WORLD_LOCAL_SIZE")?,

@@ -1,6 +1,6 @@
 //! Launchers that speak PMI or PMI-2: MPICH's Hydra, Intel MPI, `srun --mpi=pmi2`, Cray's PALS.
 
-use super::claim::{Claim, Launcher};
+use super::claim::{Claim, Launcher, together};
 use super::error::Confusion;
 use super::{Options, Variables};
 
@@ -14,12 +14,9 @@ impl Launcher for Pmi {
 
     fn read(&self, variables: &Variables, _: &Options) -> Result<Option<Claim>, Confusion> {
         let launcher = self.name();
-        let (rank, world) = match (variables.number("PMI_RANK")?, variables.number("PMI_SIZE")?) {
-            (None, None) => return Ok(None),
-            (Some(rank), Some(world)) => (rank, world),
-            (Some(there), None) => return Err(Confusion::Incomplete { launcher, there, lacks: "PMI_SIZE" }),
-            (None, Some(there)) => return Err(Confusion::Incomplete { launcher, there, lacks: "PMI_RANK" }),
-        };
+        let names = ["PMI_RANK", "PMI_SIZE"];
+        let numbers = [variables.number(names[0])?, variables.number(names[1])?];
+        let Some((rank, world)) = together(launcher, numbers, names)? else { return Ok(None) };
         Ok(Some(Claim {
             local_rank: variables.first_number(&["MPI_LOCALRANKID", "PMI_LOCAL_RANK"])?,
             local_world: variables.first_number(&["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"])?,

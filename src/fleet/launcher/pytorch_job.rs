@@ -1,6 +1,6 @@
 //! Kubeflow's PyTorchJob and Trainer v2: one process a pod, which stands for all ranks of its node.
 
-use super::claim::{Claim, Launcher, Said, Unit};
+use super::claim::{Claim, Launcher, Said, Unit, together};
 use super::error::Confusion;
 use super::{Options, Variables};
 
@@ -27,12 +27,8 @@ impl Launcher for PytorchJob {
         if !in_pod(variables) || (variables.has("LOCAL_RANK") && !variables.has("PET_NODE_RANK")) {
             return Ok(None);
         }
-        let (index, of) = match (node, nodes) {
-            (None, None) => return Ok(None),
-            (Some(node), Some(nodes)) => (node, nodes),
-            (Some(there), None) => return Err(Confusion::Incomplete { launcher, there, lacks: "PET_NNODES" }),
-            (None, Some(there)) => return Err(Confusion::Incomplete { launcher, there, lacks: "PET_NODE_RANK" }),
-        };
+        let names = ["PET_NODE_RANK", "PET_NNODES"];
+        let Some((index, of)) = together(launcher, [node, nodes], names)? else { return Ok(None) };
         Ok(Some(Claim {
             unit: Unit::Node,
             local_world: workers(variables)?,

@@ -2,7 +2,7 @@
 //!
 //! A batch script has most of a task's variables too, so that only a step counts: what srun has started.
 
-use super::claim::{Claim, Launcher, Said};
+use super::claim::{Claim, Launcher, Said, together};
 use super::error::Confusion;
 use super::nodelist;
 use super::{Options, Variables};
@@ -25,14 +25,8 @@ impl Launcher for Slurm {
         }
         let rank = variables.number("SLURM_PROCID")?;
         let world = variables.first_number(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"])?;
-        let (rank, world) = match (rank, world) {
-            (None, None) => return Ok(None),
-            (Some(rank), Some(world)) => (rank, world),
-            (Some(there), None) => {
-                return Err(Confusion::Incomplete { launcher, there, lacks: "SLURM_STEP_NUM_TASKS" });
-            }
-            (None, Some(there)) => return Err(Confusion::Incomplete { launcher, there, lacks: "SLURM_PROCID" }),
-        };
+        let names = ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"];
+        let Some((rank, world)) = together(launcher, [rank, world], names)? else { return Ok(None) };
         let tasks = tasks(variables);
         Ok(Some(Claim {
             local_rank: variables.number("SLURM_LOCALID")?,

@@ -58,15 +58,6 @@ impl Damage {
         self.strike(peer, &lines, Blow::Cut)
     }
 
-    /// Loses this share of the packets that arrive from the peer, between 0 and 1. TCP sends them again, after 200 ms
-    /// and more. What this rank sends arrives; only the acknowledgements get lost.
-    pub fn lose(&self, peer: u32, share: f64) -> Result<Damaged, CannotDamage> {
-        let (way, lines) = self.way(peer, "lose packets of")?;
-        way.set_lost(share);
-        // a socket has one filter, and a cut way stays cut
-        self.strike(peer, &lines, if way.is_cut() { Blow::Cut } else { Blow::Lose(share) })
-    }
-
     /// Resets all connections that there are, which both sides are told. Those made later are sound.
     pub fn reset(&self, peer: u32) -> Result<Damaged, CannotDamage> {
         let (_, lines) = self.way(peer, "reset")?;

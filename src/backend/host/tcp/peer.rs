@@ -25,8 +25,6 @@ pub struct Peer {
     /// Bytes a second; 0 is as fast as it goes.
     rate: AtomicU64,
     delay_us: AtomicU64,
-    /// Bits of the share of packets lost, an `f64`.
-    lost: AtomicU64,
     /// By when the bytes sent so far have passed at the rate set. All channels to the peer share it.
     passed: Mutex<Option<Instant>>,
     lines: Mutex<Vec<Weak<Line>>>,
@@ -41,7 +39,6 @@ impl Peer {
             cut: AtomicBool::new(false),
             rate: AtomicU64::new(0),
             delay_us: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
             passed: Mutex::new(None),
             lines: Mutex::default(),
         }
@@ -55,8 +52,6 @@ impl Peer {
         // Filters go where the first ones went; a kernel without them has said so then.
         if self.is_cut() {
             let _ = filter::cut(line.as_ref());
-        } else if self.lost() > 0.0 {
-            let _ = filter::lose(line.as_ref(), self.lost());
         }
     }
 
@@ -76,14 +71,6 @@ impl Peer {
 
     pub fn set_cut(&self) {
         self.cut.store(true, Ordering::Release);
-    }
-
-    fn lost(&self) -> f64 {
-        f64::from_bits(self.lost.load(Ordering::Acquire))
-    }
-
-    pub fn set_lost(&self, share: f64) {
-        self.lost.store(share.to_bits(), Ordering::Release);
     }
 
     pub fn set_rate(&self, bytes_per_s: u64) {
