@@ -9,8 +9,9 @@ use crate::backend::Environment;
 use crate::case::{Bytes, Case, Variant};
 use crate::run::result::{Assertion, FailKind, Judgement, Path, PlacementResult};
 
-/// From so many bytes on, the wires decide how fast a launch can be. Below, it depends on who drives the ranks: a thread for each
-/// is up to 2.3 times as fast as one thread for two (measured on 2 x H200, 8 B to 16 MiB).
+/// From so many bytes on, the wires decide how fast a launch can be. Below, it depends on who drives the ranks, too: side by side
+/// on 2 x H200, up to 4 KiB, a thread for each was up to 1.9 times as fast as one thread for both, and launches of one program
+/// differ by a third (docs/measurements.md).
 const WIRES: u64 = 64 << 20;
 
 /// So much better than a published figure may be below that.

@@ -87,20 +87,21 @@ impl Times {
     }
 }
 
-/// Which sizes are slower with the fault than without.
-fn slower(with: &Times, without: &Times, whims: &Whims) -> Three<bool> {
+/// Which sizes are slower with the fault than without. `explained` says that ranks' calls tell why, as one is late in most.
+fn slower(with: &Times, without: &Times, whims: &Whims, explained: bool) -> Three<bool> {
     let [a, b, c] = &with.0;
     let [d, e, f] = &without.0;
-    [(a, d), (b, e), (c, f)].map(|(with, without)| is_slower(with, without, whims))
+    [(a, d), (b, e), (c, f)].map(|(with, without)| is_slower(with, without, whims, explained))
 }
 
 /// Whether all launches with the fault are beyond a bound that so many of those without keep, that it can hardly be chance. On
-/// a machine that is busy, few of either do.
-fn is_slower(with: &[f64], without: &[f64], whims: &Whims) -> bool {
+/// a machine that is busy, few of either do. What is explained is none by chance.
+fn is_slower(with: &[f64], without: &[f64], whims: &Whims, explained: bool) -> bool {
     let best = without.iter().copied().fold(f64::INFINITY, f64::min);
     let bound = SLOWER * best + whims.forgiven;
     let within = without.iter().filter(|us| **us <= bound).count() as f64 / without.len().max(1) as f64;
-    with.iter().all(|us| *us > bound) && (1.0 - within).powf(with.len() as f64) <= BY_CHANCE
+    let chance = (1.0 - within).powf(with.len() as f64);
+    with.iter().all(|us| *us > bound) && (explained && !without.is_empty() || chance <= BY_CHANCE)
 }
 
 /// Times of the timed launches out of place: each has ended when its last rank has.
@@ -163,19 +164,20 @@ impl Trial<'_, '_> {
             if !spares(end, with.best(), without.best()) {
                 return Ok(None);
             }
-            if round >= ROUNDS && End::of(slower(&with, &without, &whims)) == Some(end) {
+            if round >= ROUNDS && End::of(slower(&with, &without, &whims, calls.mostly_late().is_some())) == Some(end) {
                 break;
             }
         }
         let seconds = start.elapsed().as_secs_f64();
-        let sighting = End::of(slower(&with, &without, &whims)).map(|end| {
+        let late = calls.mostly_late();
+        let sighting = End::of(slower(&with, &without, &whims, late.is_some())).map(|end| {
             let figures: Vec<String> = cases
                 .iter()
                 .zip(without.best().into_iter().zip(with.best()))
                 .map(|(case, (without, with))| format!("{} {without:.0} -> {with:.0} us", case.size))
                 .collect();
             // who is late makes all sizes slower; what is slow at one end only is not the ranks' own time
-            let culprits = calls.mostly_late().filter(|_| end == End::All).into_iter().collect();
+            let culprits = late.filter(|_| end == End::All).into_iter().collect();
             Sighting { by: Detector::Performance, name: Name::Curve(end), culprits, says: figures.join(", ") }
         });
         Ok(Some(Seen { armed, sightings: sighting.into_iter().collect(), verdict: None, seconds }))
@@ -237,7 +239,7 @@ mod tests {
         for end in [End::Small, End::Middle, End::Large, End::All] {
             let delays = delays(end, SIZES, US, &HOST).unwrap();
             let with = [0, 1, 2].map(|at: usize| US[at] + delays[at]);
-            assert_eq!(End::of(slower(&of(with), &of(US), &HOST)), Some(end), "{with:?}");
+            assert_eq!(End::of(slower(&of(with), &of(US), &HOST, false)), Some(end), "{with:?}");
         }
     }
 
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn twice_as_long_is_slower_and_a_whim_is_not() {
-        let slower = |with| slower(&of(with), &of(US), &HOST);
+        let slower = |with| slower(&of(with), &of(US), &HOST, false);
         assert_eq!(slower([230.0, 0.0, 0.0]), [false; 3]);
         assert_eq!(slower([250.0, 0.0, 0.0]), [true, false, false]);
         assert_eq!(slower([0.0, 0.0, 10_100.0]), [false; 3]);
@@ -269,11 +271,13 @@ mod tests {
         let quick = |launches: usize| -> Vec<f64> {
             (0..50).map(|k| if k < launches { 4_000.0 + k as f64 } else { 13_000.0 }).collect()
         };
-        assert!(!is_slower(&slow, &quick(1), &HOST));
-        assert!(is_slower(&slow, &quick(10), &HOST));
+        assert!(!is_slower(&slow, &quick(1), &HOST, false));
+        assert!(is_slower(&slow, &quick(10), &HOST, false));
         // one quick launch with the fault speaks against it
-        assert!(!is_slower(&[&slow[..], &[6_000.0]].concat(), &quick(10), &HOST));
-        assert!(!is_slower(&slow, &[], &HOST));
+        assert!(!is_slower(&[&slow[..], &[6_000.0]].concat(), &quick(10), &HOST, false));
+        assert!(!is_slower(&slow, &[], &HOST, false) && !is_slower(&slow, &[], &HOST, true));
+        // who is seen to be late needs no luck
+        assert!(is_slower(&slow, &quick(1), &HOST, true) && !is_slower(&[6_000.0], &quick(1), &HOST, true));
     }
 
     #[test]
