@@ -188,6 +188,8 @@ fn on_gpus(target: &Target) -> Result<Arc<dyn Backend>, Unusable> {
         ranks_per_gpu: target.ranks_per_gpu,
         ranks_per_thread: target.ranks_per_thread,
     };
+    // before the driver has threads; under a launcher it was done before others had
+    nccl::set_variables(target.ranks_per_gpu);
     Ok(Arc::new(NcclBackend::new(options)?))
 }
 

@@ -63,7 +63,7 @@ pub fn lead(placement: &Placement, arrival: Duration, mut run: Run, rerun: Vec<S
     // before the port is open: what starts again loses all who are connected
     execute::restart_for_log(&run)?;
     // before other threads start
-    nccl::share_gpus(run.target.ranks_per_gpu);
+    nccl::set_variables(run.target.ranks_per_gpu);
     let interrupt = interrupt::flag()?;
     // first of all: a second process of this rank must not touch the reports of the first
     let post = Post::open(placement).map_err(unavailable)?;

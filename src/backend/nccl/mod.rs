@@ -40,7 +40,7 @@ mod storage;
 mod version;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use self::device::Visible;
 use self::lane::Lane;
@@ -112,12 +112,11 @@ pub struct NcclBackend {
 }
 
 impl NcclBackend {
-    /// Finds driver, GPUs and library. Call it before other threads start: it may set variables that NCCL reads.
+    /// Finds driver, GPUs and library, after [`set_variables`].
     pub fn new(options: Options) -> Result<NcclBackend, Unusable> {
         let unavailable = |why: String| Unavailable(why);
         let Options { nccl, ranks, ranks_per_gpu, ranks_per_thread } = options;
         max_ctas(ranks_per_gpu).map_err(unavailable)?;
-        share_gpus(ranks_per_gpu);
         let cuda = driver::start().map_err(unavailable)?;
         let visible = cuda.count().map_err(|e| Unavailable(format!("no GPU is visible: {e}")))?;
         let ranks = rank_count(ranks, visible, ranks_per_gpu, ranks_per_thread)?;
@@ -148,9 +147,10 @@ impl NcclBackend {
             driver: environment::driver(),
             host: environment::host(),
             os: environment::os(),
-            variables: environment::variables(std::env::vars_os()),
+            variables: environment::variables(
+                std::env::vars_os().filter(|(name, _)| name != RAS || !ras_address_is_ours()),
+            ),
         };
-        give_ras_an_address();
         Ok(NcclBackend { library: Arc::new(library), gpus, ranks_per_gpu, ranks_per_thread, environment })
     }
 
@@ -290,34 +290,48 @@ pub fn visible_gpus() -> Vec<String> {
     (0..count).map(|ordinal| bus(ordinal).unwrap_or_else(|e| format!("GPU {ordinal}: {e}"))).collect()
 }
 
+/// Sets what NCCL and the driver read of this process' variables: sharing of GPUs, and an address for RAS. What the user has set
+/// stays as it is.
+///
+/// Call it before other threads start; later calls change nothing.
+pub fn set_variables(ranks_per_gpu: u32) {
+    share_gpus(ranks_per_gpu);
+    give_ras_an_address();
+}
+
 /// The address for NCCL's RAS that collcheck has chosen, for processes that inherit it and are another job.
 const OWN_RAS: &str = "COLLCHECK_OWN_RAS";
+const RAS: &str = "NCCL_RAS_ADDR";
 
-/// Has NCCL's RAS answer at an address of this run's own, as at the usual one another job of this host may. What the user has
-/// set stays.
-///
-/// Call it before other threads start.
+/// Has NCCL's RAS answer at an address of this run's own, as at the usual one another job of this host may.
 fn give_ras_an_address() {
-    let set = std::env::var_os("NCCL_RAS_ADDR");
-    if set.is_some() && set != std::env::var_os(OWN_RAS) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(choose_ras_address);
+}
+
+fn choose_ras_address() {
+    if std::env::var_os(RAS).is_some() && !ras_address_is_ours() {
         return;
     }
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let Ok(address) = port.map(|address| address.to_string()) else { return };
-    for name in ["NCCL_RAS_ADDR", OWN_RAS] {
-        // SAFETY: no other thread has started, as this function asks for. NCCL reads it with its first communicator.
+    for name in [RAS, OWN_RAS] {
+        // SAFETY: no other thread has started, as `set_variables` asks for. NCCL reads it with its first communicator.
         unsafe { std::env::set_var(name, &address) };
     }
 }
 
-/// Lets NCCL put several ranks on one GPU. Variables that the user has set stay as they are.
-///
-/// Call it before other threads start.
-pub fn share_gpus(ranks_per_gpu: u32) {
+/// Whether it was chosen here, or by the process that has started this one: no setting of the user's.
+fn ras_address_is_ours() -> bool {
+    std::env::var_os(RAS) == std::env::var_os(OWN_RAS)
+}
+
+/// Lets NCCL put several ranks on one GPU.
+fn share_gpus(ranks_per_gpu: u32) {
     for (name, value) in sharing(ranks_per_gpu) {
         if std::env::var_os(name).is_none() {
-            // SAFETY: no other thread has started, as this function and `NcclBackend::new` ask for. The driver and
-            // NCCL, which read these once, are started only afterwards.
+            // SAFETY: no other thread has started, as `set_variables` asks for. The driver and NCCL, which read these once,
+            // are started only afterwards.
             unsafe { std::env::set_var(name, value) };
         }
     }
