@@ -2,9 +2,9 @@
 //!
 //! A coordinator as under a launcher, with nodes of eight ranks, talks to simulated agents and workers over the loopback
 //! device. These speak the protocol of real ones and need no time for their work: they answer as soon as they have heard. All
-//! of them share one thread. A case is a request to each rank and a report from each, with as many meetings in between as
-//! are asked for: all ranks say that they are well, and each is told that all are. A real case has up to sixteen, when both
-//! placements are timed.
+//! of them share one thread. A case is a request to each rank and a report from each, with meetings in between: one rank of
+//! each node says that all of the node are well, and is told that all are. A real case has eight, when both placements are
+//! timed. What it takes the ranks of a node to meet among themselves is not in here.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use collcheck::fleet::team::{Ended, NoTeam, Watch, Workers};
 use serde::de::IgnoredAny;
 
 const RANKS: [u32; 4] = [8, 64, 1024, 4096];
-const MEETINGS: [u32; 2] = [0, 16];
+const MEETINGS: [u32; 2] = [0, 8];
 const RANKS_PER_NODE: u32 = 8;
 const CASE: &str = "all_reduce::sum::float::1KiB";
 const ITERS: u32 = 20;
@@ -182,9 +182,18 @@ struct Fleet {
     address: SocketAddr,
     agents: Wires<Errand>,
     workers: Wires<Word>,
-    /// By rank: meetings still to be held in the present case.
-    left: Vec<u32>,
+    nodes: Vec<Node>,
+    ranks: u32,
     meetings: u32,
+}
+
+/// Ranks that meet by themselves.
+#[derive(Clone, Default)]
+struct Node {
+    /// Those that have the present case.
+    begun: u32,
+    /// Meetings still to be held in it.
+    left: u32,
 }
 
 impl Fleet {
@@ -210,29 +219,47 @@ impl Fleet {
             ensure!(matches!(wire::receive(&mut stream, MOST)?, Down::Welcome), "agent {index} is not welcome");
             agents.add(index, stream)?;
         }
-        Ok(Fleet { address, agents, workers: Wires::new(MOST)?, left: vec![0; ranks as usize], meetings })
+        Ok(Fleet {
+            address,
+            agents,
+            workers: Wires::new(MOST)?,
+            nodes: vec![Node::default(); place.of as usize],
+            ranks,
+            meetings,
+        })
     }
 
     /// Answers until the run is over.
     fn run(mut self) -> anyhow::Result<()> {
         let ready = wire::frame(&Up::Ready)?;
-        let well = wire::frame(&Up::Meet(true))?;
-        let ranks = self.left.len() as u32;
         let reports: Vec<Vec<u8>> =
-            (0..ranks).map(|rank| wire::frame(&Up::Reports(vec![report(rank)]))).collect::<Result<_, _>>()?;
+            (0..self.ranks).map(|rank| wire::frame(&Up::Reports(vec![report(rank)]))).collect::<Result<_, _>>()?;
         loop {
             while let Some((rank, heard)) = self.workers.hear(Duration::from_millis(1)) {
-                let at = rank as usize;
+                let index = rank / RANKS_PER_NODE;
+                let own = index * RANKS_PER_NODE..self.ranks.min((index + 1) * RANKS_PER_NODE);
+                let node = &mut self.nodes[index as usize];
                 match heard {
                     Heard::Said(Word::Cases(_)) => {
                         self.workers.tell(rank, &ready);
                         continue;
                     }
-                    Heard::Said(Word::Case(_)) => self.left[at] = self.meetings,
-                    Heard::Said(Word::Met(true)) => self.left[at] -= 1,
+                    Heard::Said(Word::Case(_)) => {
+                        node.begun += 1;
+                        if node.begun < own.len() as u32 {
+                            continue;
+                        }
+                        *node = Node { begun: 0, left: self.meetings };
+                    }
+                    Heard::Said(Word::Met(true)) => node.left -= 1,
                     Heard::Said(Word::Welcome | Word::Met(false)) | Heard::Lost(_) => continue,
                 }
-                self.workers.tell(rank, if self.left[at] == 0 { &reports[at] } else { &well });
+                if node.left == 0 {
+                    own.for_each(|rank| self.workers.tell(rank, &reports[rank as usize]));
+                } else {
+                    let well = wire::frame(&Up::Meet { together: own.len() as u32, well: true })?;
+                    self.workers.tell(rank, &well);
+                }
             }
             if !self.errands()? {
                 return Ok(());

@@ -92,6 +92,9 @@ pub trait Workers: Send {
 
     /// What is known of each rank after a case, however it ended: one for each rank.
     fn witnesses(&mut self) -> Vec<Witness>;
+
+    /// Ends them; false if some cannot be ended.
+    fn dismiss(self: Box<Self>) -> bool;
 }
 
 /// The workers of one communicator.
@@ -101,6 +104,8 @@ pub struct Team {
     place: Arc<Place>,
     ranks: u32,
     aborted: bool,
+    /// Some of its threads do not end.
+    left_behind: bool,
 }
 
 struct Worker {
@@ -132,7 +137,8 @@ impl Team {
         let ranks = stations.iter().map(|s| s.ranks().len() as u32).sum();
         let place = Arc::new(Place::new(stations.len()));
         let (say, said) = channel();
-        let mut team = Team { workers: Vec::new(), said, place: place.clone(), ranks, aborted: false };
+        let mut team =
+            Team { workers: Vec::new(), said, place: place.clone(), ranks, aborted: false, left_behind: false };
         for (index, station) in stations.into_iter().enumerate() {
             let own = station.ranks().to_vec();
             let logs: Vec<Log> = own.iter().map(|_| Log::allocate()).collect();
@@ -234,6 +240,21 @@ impl Team {
         }
     }
 
+    /// Lets the workers end, and leaves those behind who do not.
+    fn close(&mut self) {
+        if self.left_behind {
+            return;
+        }
+        self.workers.iter_mut().for_each(|worker| worker.requests = None); // ends the workers' loops
+        if !self.aborted && !self.ended(CLOSING) {
+            self.abort();
+        }
+        if self.aborted && !self.ended(AFTER_ABORT) {
+            self.left_behind = true;
+            LEFT_BEHIND.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Whether all workers have ended before the time is up.
     fn ended(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
@@ -304,17 +325,16 @@ impl Workers for Team {
     fn witnesses(&mut self) -> Vec<Witness> {
         self.testimony(&[])
     }
+
+    fn dismiss(mut self: Box<Self>) -> bool {
+        self.close();
+        !self.left_behind
+    }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.workers.iter_mut().for_each(|worker| worker.requests = None); // ends the workers' loops
-        if !self.aborted && !self.ended(CLOSING) {
-            self.abort();
-        }
-        if self.aborted && !self.ended(AFTER_ABORT) {
-            LEFT_BEHIND.store(true, Ordering::Relaxed);
-        }
+        self.close();
     }
 }
 

@@ -35,25 +35,18 @@ const LONG: u64 = 32 << 20;
 /// of what a run takes.
 ///
 /// A group counts as many times as it has calls, as under nccl-tests' `-m`.
+///
+/// Ranks do not meet in between: one that cannot launch leaves the others waiting anyway, until it says so at the meeting
+/// that follows.
 pub fn time(pass: &mut Pass<'_>, inputs: &Inputs, trigger: Trigger) -> Result<Vec<Times>, RankError> {
     let Request { warmup, iters, .. } = *pass.request;
-    if iters == 0 {
-        return Ok(vec![Times::default(); pass.lanes()]);
-    }
     // alone, a rank may have nothing to do, however much that is
     let long = pass.request.case.size.0 >= LONG && pass.request.ranks > 1;
     // Of long launches, the first of the placement and the one that the clock starts behind are among the warm-ups.
-    let warm = Shots::of(pass, inputs, trigger).warm_up(if long { warmup.saturating_sub(2) } else { warmup });
-    pass.agree(warm)?;
-    let (mean_us, intervals) = if long {
-        let both = Shots::of(pass, inputs, trigger).by_both(iters);
-        pass.agree(both)?
-    } else {
-        let mean_us = Shots::of(pass, inputs, trigger).by_clock(iters);
-        let mean_us = pass.agree(mean_us)?;
-        let intervals = Shots::of(pass, inputs, trigger).by_marks(iters);
-        (mean_us, pass.agree(intervals)?)
-    };
+    let mut shots = Shots::of(pass, inputs, trigger);
+    shots.warm_up(if long { warmup.saturating_sub(2) } else { warmup })?;
+    let (mean_us, intervals) =
+        if long { shots.by_both(iters)? } else { (shots.by_clock(iters)?, shots.by_marks(iters)?) };
     let calls = pass.parts.len().max(1) as f32;
     let times = |single: Vec<f32>| Times {
         mean_us: mean_us / f64::from(calls),
@@ -85,18 +78,18 @@ impl<'a> Shots<'a> {
         if self.sync { self.station.wait() } else { Ok(()) }
     }
 
-    fn warm_up(mut self, launches: u32) -> Result<(), RankError> {
+    fn warm_up(&mut self, launches: u32) -> Result<(), RankError> {
         for _ in 0..launches {
             self.fire()?;
         }
         self.station.wait()
     }
 
-    fn by_clock(mut self, launches: u32) -> Result<f64, RankError> {
+    fn by_clock(&mut self, launches: u32) -> Result<f64, RankError> {
         self.clocked(launches, Self::plain)
     }
 
-    fn by_marks(mut self, launches: u32) -> Result<Vec<Vec<f32>>, RankError> {
+    fn by_marks(&mut self, launches: u32) -> Result<Vec<Vec<f32>>, RankError> {
         self.announce();
         self.marked(launches)?;
         let intervals = self.station.intervals()?;
@@ -104,7 +97,7 @@ impl<'a> Shots<'a> {
         Ok(intervals)
     }
 
-    fn by_both(mut self, launches: u32) -> Result<(f64, Vec<Vec<f32>>), RankError> {
+    fn by_both(&mut self, launches: u32) -> Result<(f64, Vec<Vec<f32>>), RankError> {
         let mean_us = self.clocked(launches, Self::marked)?;
         Ok((mean_us, self.station.intervals()?))
     }

@@ -94,13 +94,21 @@ fn carry_on(
         (inputs, trigger) = (drilled.inputs, drilled.trigger);
         found::add(&mut results.found, drilled.found);
     }
-    let times = timing::time(pass, &inputs, trigger)?;
+    let Request { iters, .. } = *pass.request;
+    if iters == 0 {
+        return Ok(vec![Times::default(); pass.lanes()]);
+    }
     // The same inputs give the same output again, unless the call has overwritten them.
     let repeatable = pass.placement == Placement::OutOfPlace || pass.request.case.op.is_none();
-    if pass.request.iters > 0 && repeatable {
-        let collected = pass.collect(&inputs, &Launch::Timed);
-        let again = collected.and_then(|found| Ok((found, pass.fingerprints(&inputs)?)));
-        let (again, bits) = pass.agree(again)?;
+    let timed = timing::time(pass, &inputs, trigger).and_then(|times| {
+        if !repeatable {
+            return Ok((times, None));
+        }
+        let again = pass.collect(&inputs, &Launch::Timed)?;
+        Ok((times, Some((again, pass.fingerprints(&inputs)?))))
+    });
+    let (times, again) = pass.agree(timed)?;
+    if let Some((again, bits)) = again {
         found::add(&mut results.found, again);
         if !drilled {
             let both = results.bits.iter_mut().zip(bits);
@@ -110,7 +118,8 @@ fn carry_on(
     Ok(times)
 }
 
-/// The first launch: always plain, on fresh inputs and a poisoned output, with all ranks waited for before and after.
+/// The first launch: always plain, on fresh inputs and a poisoned output. All ranks have made their inputs before it; each
+/// looks at its result as soon as the library says that it is there.
 ///
 /// What follows may be captured in a graph or queued in long chains, which is no place for a library to set up its
 /// connections, nor for a refusal.
@@ -121,14 +130,19 @@ fn open(pass: &mut Pass<'_>, inputs: &Inputs, tamper: bool) -> Result<(Vec<Optio
     let given = pass.agree(prepared)?;
     let launched = pass.launch(inputs);
     pass.agree(launched)?;
-    let waited = pass.station.wait();
-    pass.agree(waited)?;
-    let damaged = if tamper { pass.tamper() } else { Ok(()) };
-    let collected = damaged.and_then(|()| pass.collect(inputs, &Launch::First));
-    let checked = collected.and_then(|found| Ok((found, pass.fingerprints(inputs)?)));
+    let checked = check(pass, inputs, tamper);
     let (found, bits) = pass.agree(checked)?;
     let bits = bits.into_iter().map(|bits| bits.map(|first| Bits { first, again: None })).collect();
     Ok((given, Results { found, bits }))
+}
+
+/// Waits for the first launch, and looks at what it leaves behind.
+fn check(pass: &mut Pass<'_>, inputs: &Inputs, tamper: bool) -> Result<(Vec<Found>, Vec<Option<u64>>), RankError> {
+    pass.station.wait()?;
+    if tamper {
+        pass.tamper()?;
+    }
+    Ok((pass.collect(inputs, &Launch::First)?, pass.fingerprints(inputs)?))
 }
 
 fn stage(pass: &mut Pass<'_>, inputs: &Inputs) -> Result<(), RankError> {

@@ -37,6 +37,10 @@ const LATE_OPENINGS: u32 = 2;
 /// Why cases are not run after an interruption.
 const INTERRUPTED: &str = "not run: interrupted";
 
+/// Told with the case that has left threads behind.
+const STUCK: &str = "\nrecovery: threads are stuck in the library and cannot be killed. Each rank of the cases that follow is a process of \
+                     its own, beside what this process still holds of the GPUs: run them again alone before their times are judged";
+
 /// How a run ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -85,6 +89,7 @@ pub fn run(
         references,
         hub,
         team: None,
+        stuck: false,
         fresh: true,
         late: 0,
         interrupt,
@@ -173,6 +178,8 @@ struct Session {
     references: References,
     hub: Hub,
     team: Option<(Making, Box<dyn Workers>)>,
+    /// Threads of this process are stuck in the library: nothing can be relied on in it any more.
+    stuck: bool,
     /// The team has not run a case yet.
     fresh: bool,
     /// Communicators in a row that were not made in time.
@@ -196,7 +203,7 @@ impl Session {
     /// Begins a pass over all cases, each with a fresh communicator.
     fn enter(&mut self, stage: Stage) {
         self.stage = stage;
-        self.team = None;
+        self.dismiss();
         self.paths.end_child();
     }
 
@@ -272,7 +279,7 @@ impl Session {
             Place::Here => {}
             Place::Nowhere(why) => return self.skip(case, why),
             Place::Child(settings) => {
-                self.team = None; // the child needs its memory
+                self.dismiss(); // the child needs its memory
                 let ranks = self.environment.ranks;
                 let result = self.paths.ask(&settings, case, &self.plan.cases, ranks, &self.interrupt);
                 if self.interrupt.load(Ordering::Relaxed) && result.outcome != Outcome::Pass {
@@ -367,7 +374,7 @@ impl Session {
         }
         let first = std::mem::replace(&mut self.fresh, false);
         let Environment { backend, ranks_per_gpu, .. } = &self.environment;
-        let turns = self.plan.layout == LayoutChoice::Processes && *ranks_per_gpu > 1;
+        let turns = self.layout() == LayoutChoice::Processes && *ranks_per_gpu > 1;
         let limit = limit.unwrap_or_else(|| deadline::derived(request, backend, turns, first, self.seen));
         match &mut self.team {
             Some((_, team)) => {
@@ -400,16 +407,17 @@ impl Session {
                     self.examine(request, &mut result);
                 }
                 if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
-                    self.team = None; // what is left of the communicator cannot be trusted
+                    self.replace(request, &mut result); // what is left of the communicator cannot be trusted
                 }
                 result
             }
             CaseEnded::Stopped(findings) => {
-                self.team = None;
-                stopped(case, ranks, findings)
+                let mut result = stopped(case, ranks, findings);
+                self.replace(request, &mut result);
+                result
             }
             CaseEnded::Interrupted => {
-                self.team = None;
+                self.dismiss();
                 let why = self.interrupted().to_owned();
                 self.skip(case, why)
             }
@@ -429,10 +437,10 @@ impl Session {
         if self.team.as_ref().is_some_and(|(made, _)| made == making) {
             return Ok(());
         }
-        self.team = None; // its memory is needed
+        self.dismiss(); // its memory is needed
         let alike: Vec<Case> = self.plan.cases.iter().filter(|c| Making::of(c) == *making).cloned().collect();
         let limit = deadline::making(self.environment.ranks);
-        let team: Box<dyn Workers> = match self.plan.layout {
+        let team: Box<dyn Workers> = match self.layout() {
             LayoutChoice::Threads => Box::new(Team::start(&self.backend, alike, making, limit, &self.interrupt)?),
             LayoutChoice::Processes => Box::new(Crew::start(&self.backend, alike, making, limit, &self.interrupt)?),
         };
@@ -440,6 +448,28 @@ impl Session {
         self.team = Some((*making, team));
         (self.fresh, self.late) = (true, 0);
         Ok(())
+    }
+
+    /// Ends the team; false if it cannot be ended.
+    fn dismiss(&mut self) -> bool {
+        self.team.take().is_none_or(|(_, team)| team.dismiss())
+    }
+
+    /// Ends a team that is of no use any more, so that the next case gets another. Where its threads do not come back, ranks are
+    /// processes from then on, if they can be, as those can be killed: what else a process does whose library is stuck may never
+    /// end. Threads that a deliberate fault holds up are not the library's.
+    fn replace(&mut self, request: &Request, result: &mut CaseResult) {
+        let processes = || self.backend.recipe(&Making::of(&request.case)).is_ok();
+        let can = self.layout() == LayoutChoice::Threads && request.fault.is_none() && processes();
+        if !self.dismiss() && can {
+            self.stuck = true;
+            result.message.push_str(STUCK);
+        }
+    }
+
+    /// What ranks are.
+    fn layout(&self) -> LayoutChoice {
+        if self.stuck { LayoutChoice::Processes } else { self.plan.layout }
     }
 
     /// Notes the interruption, and says why further cases are not run.

@@ -44,7 +44,7 @@ pub struct Fault {
 
 /// The host backend with a fault.
 pub struct Faulty {
-    inner: HostBackend,
+    pub inner: HostBackend,
     fault: Option<Fault>,
     launches: Arc<AtomicU32>,
 }

@@ -18,7 +18,7 @@ pub(super) const PAGE: usize = 4096;
 
 /// Zeroed memory that is freed when dropped. Pages that nobody touches cost nothing.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     origin: Origin,
     base: NonNull<u8>,
     len: usize,
@@ -55,7 +55,7 @@ impl Region {
 
     /// `len` bytes of a file from byte `from` on, a multiple of [`PAGE`]; nothing where it is shorter or cannot be mapped.
     /// Nobody may shorten it.
-    pub(super) fn mapped(file: &File, from: usize, len: usize) -> Option<Region> {
+    pub(crate) fn mapped(file: &File, from: usize, len: usize) -> Option<Region> {
         if len == 0 || file.metadata().ok()?.len() < from.checked_add(len)? as u64 {
             return None;
         }
@@ -79,15 +79,16 @@ impl Region {
         Some(unsafe { self.base.add(offset) })
     }
 
-    /// The word at the region's start, which a communicator uses as its abort flag.
-    pub(super) fn word(&self) -> Option<&AtomicU32> {
+    /// The word at the region's start, which a communicator uses as its abort flag. Whoever uses these bytes uses them as an
+    /// atomic only.
+    pub(crate) fn word(&self) -> Option<&AtomicU32> {
         let place = self.at(0, size_of::<AtomicU32>())?;
         // SAFETY: inside, aligned to a page, initialised by zeroing, and used as an atomic only.
         Some(unsafe { place.cast::<AtomicU32>().as_ref() })
     }
 
     /// The word of 8 bytes at a multiple of 8, if it lies inside. Whoever uses these bytes uses them as an atomic only.
-    pub(super) fn long(&self, offset: usize) -> Option<&AtomicU64> {
+    pub(crate) fn long(&self, offset: usize) -> Option<&AtomicU64> {
         let place =
             self.at(offset, size_of::<AtomicU64>()).filter(|_| offset.is_multiple_of(align_of::<AtomicU64>()))?;
         // SAFETY: inside, aligned as the base is to a page, initialised by zeroing or a file's pages, and used as an atomic.

@@ -57,7 +57,7 @@ pub use wait::Abort;
 use super::{Backend, Environment, Layout, Making, Opening, Recipe, Station, Unavailable};
 use crate::case::Case;
 use board::Board;
-use memory::Region;
+pub(crate) use memory::Region;
 use station::Spare;
 use tcp::Network;
 use transport::{BOARD, Geometry, HEADER, Links};

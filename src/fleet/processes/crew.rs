@@ -114,14 +114,12 @@ impl Crew {
     }
 
     /// Lets those go who wait in the meeting, and takes their reports; who is stuck in a call is aborted.
-    fn released(&mut self, meeting: &mut Round, mut reports: Gathered<Vec<Report>>) -> Vec<Report> {
+    fn released(&mut self, meeting: &Round, mut reports: Gathered<Vec<Report>>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
-        for rank in meeting.arrived() {
-            self.tell_one(rank, &Down::Met(false));
-        }
+        self.tell_some(meeting.speakers(), &Down::Met(false));
         while let Some((rank, heard)) = self.members.hear(end.saturating_duration_since(Instant::now())) {
             match heard {
-                Heard::Said(Up::Meet(_)) => self.tell_one(rank, &Down::Met(false)),
+                Heard::Said(Up::Meet { .. }) => self.tell_some(&[rank], &Down::Met(false)),
                 Heard::Said(Up::Reports(own)) => reports.put(rank, own),
                 _ => {}
             }
@@ -151,9 +149,9 @@ impl Crew {
         }
     }
 
-    fn tell_one(&self, rank: u32, message: &Down) {
+    fn tell_some(&self, ranks: &[u32], message: &Down) {
         if let Ok(frame) = wire::frame(message) {
-            self.members.tell(rank, &frame);
+            ranks.iter().for_each(|rank| self.members.tell(*rank, &frame));
         }
     }
 }
@@ -177,9 +175,9 @@ impl Workers for Crew {
         while !reports.complete() {
             let mut silent = false;
             match self.members.hear(LOOK) {
-                Some((rank, Heard::Said(Up::Meet(well)))) => {
-                    if let Some(all) = meeting.arrive(rank, well) {
-                        self.tell(&Down::Met(all));
+                Some((rank, Heard::Said(Up::Meet { together, well }))) => {
+                    if let Some((speakers, all)) = meeting.arrive(rank, together, well) {
+                        self.tell_some(&speakers, &Down::Met(all));
                     }
                 }
                 Some((rank, Heard::Said(Up::Reports(own)))) => reports.put(rank, own),
@@ -202,7 +200,7 @@ impl Workers for Crew {
                 Cause::Died(Vec::new())
             } else if give_up.is_none() && self.given_up(&meeting, end.is_some_and(|end| now >= end), &mut looked) {
                 // Who could not make the call says so once it is let go; the others are in it.
-                return Ended::Reported(self.released(&mut meeting, reports));
+                return Ended::Reported(self.released(&meeting, reports));
             } else if end.is_some_and(|end| now >= end) && !reports.complete() {
                 Cause::Deadline(deadline.as_secs_f64())
             } else {
@@ -225,6 +223,10 @@ impl Workers for Crew {
 
     fn witnesses(&mut self) -> Vec<Witness> {
         self.testimony(vec![Vec::new(); self.ranks as usize])
+    }
+
+    fn dismiss(self: Box<Self>) -> bool {
+        true // whatever a process is stuck in, it is killed
     }
 }
 

@@ -34,38 +34,62 @@ impl<T> Gathered<T> {
     }
 }
 
-/// One meeting.
+/// One meeting. Those of one host may come together, with one of them to speak.
 pub(super) struct Round {
-    here: Gathered<()>,
+    ranks: u32,
+    here: u32,
+    speakers: Vec<u32>,
     well: bool,
     unwell_since: Option<Instant>,
 }
 
 impl Round {
     pub(super) fn new(ranks: u32) -> Round {
-        Round { here: Gathered::new(ranks), well: true, unwell_since: None }
+        Round { ranks, here: 0, speakers: Vec::new(), well: true, unwell_since: None }
     }
 
-    /// Whether all are well, once all are here.
-    pub(super) fn arrive(&mut self, rank: u32, well: bool) -> Option<bool> {
-        self.here.put(rank, ());
+    /// `speaker` comes with `together` ranks, itself among them. Once all are here: who waits for the answer, and whether all
+    /// are well.
+    pub(super) fn arrive(&mut self, speaker: u32, together: u32, well: bool) -> Option<(Vec<u32>, bool)> {
+        self.speakers.push(speaker);
+        self.here = self.here.saturating_add(together);
         self.well &= well;
-        if !self.here.complete() {
+        if self.here < self.ranks {
             if !well {
                 self.unwell_since.get_or_insert_with(Instant::now);
             }
             return None;
         }
-        self.here.take();
-        self.unwell_since = None;
-        Some(std::mem::replace(&mut self.well, true))
+        let all = std::mem::replace(self, Round::new(self.ranks));
+        Some((all.speakers, all.well))
     }
 
-    pub(super) fn arrived(&self) -> Vec<u32> {
-        (0..).zip(&self.here.places).filter(|(_, here)| here.is_some()).map(|(rank, _)| rank).collect()
+    /// Who waits for the answer.
+    pub(super) fn speakers(&self) -> &[u32] {
+        &self.speakers
     }
 
     pub(super) fn unwell_for(&self) -> Option<Duration> {
         self.unwell_since.map(|since| since.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meeting_ends_when_all_ranks_are_here_whether_alone_or_together() {
+        let mut round = Round::new(6);
+        for _ in 0..2 {
+            assert_eq!(round.arrive(1, 3, true), None);
+            assert_eq!(round.arrive(4, 1, false), None);
+            assert!(round.unwell_for().is_some());
+            assert_eq!(round.arrive(3, 1, true), None);
+            assert_eq!(round.speakers(), [1, 4, 3]);
+            assert_eq!(round.arrive(5, 1, true), Some((vec![1, 4, 3, 5], false)));
+            assert_eq!((round.unwell_for(), round.speakers()), (None, &[][..]));
+            assert_eq!(round.arrive(0, 6, true), Some((vec![0], true)));
+        }
     }
 }

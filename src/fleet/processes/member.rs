@@ -14,6 +14,8 @@ use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
 use super::Orders;
+use super::gate::{Gate, Way};
+use super::squad::gate_at;
 use super::wire::{self, Down, Hello, MOST, Up, Who};
 use crate::backend::host::{HostBackend, Joining, Listener};
 use crate::backend::nccl::process::Candidate;
@@ -74,8 +76,12 @@ fn die_with_coordinator() {
 
 fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
     let Down::Cases(cases) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
-    let log = Log::shared(&lent(&orders.logs)?, orders.slot).context("the log cannot be mapped")?;
-    let far = Arc::new(Far { stream: Mutex::new(stream.try_clone()?), log: log.clone() });
+    let memory = lent(&orders.logs)?;
+    let log = Log::shared(&memory, orders.slot).context("the log cannot be mapped")?;
+    let gate =
+        Gate::over(&memory, gate_at(orders.siblings.into()), orders.siblings).context("the gate cannot be mapped")?;
+    let stream_too = Mutex::new(stream.try_clone()?);
+    let far = Arc::new(Far { gate, ranks: orders.ranks, stream: stream_too, log: log.clone() });
     let station: Box<dyn Station> = match &orders.recipe {
         Recipe::Host { .. } => Box::new(HostBackend::join(&lent(&orders.channels)?, orders.ranks, orders.rank)?),
         Recipe::HostTcp { ip } => {
@@ -174,23 +180,41 @@ fn end_at_once() -> ! {
     std::process::abort()
 }
 
-/// A meeting through the coordinator.
+/// A meeting at this host's gate and, as far as ranks are elsewhere, through the coordinator.
 struct Far {
+    gate: Gate,
+    ranks: u32,
     stream: Mutex<TcpStream>,
     log: Log,
 }
 
-impl Meeting for Far {
-    fn all_well(&self, well: bool) -> bool {
-        self.log.at(Doing::Meeting);
+impl Far {
+    fn ask(&self, together: u32, well: bool) -> bool {
         let mut stream = self.stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let met = wire::send(&mut *stream, &Up::Meet(well)).map(|()| wire::receive(&mut *stream, MOST));
-        self.log.at(Doing::Beginning);
+        let met = wire::send(&mut *stream, &Up::Meet { together, well }).map(|()| wire::receive(&mut *stream, MOST));
         match met {
             Ok(Ok(Down::Met(all))) => all,
             // The coordinator is gone or has given this worker up: there is nobody to tell anything.
             _ => std::process::exit(1),
         }
+    }
+}
+
+impl Meeting for Far {
+    fn all_well(&self, well: bool) -> bool {
+        self.log.at(Doing::Meeting);
+        let all = match self.gate.arrive(well) {
+            Way::Met(all) => all,
+            Way::Alone => self.ask(1, well),
+            Way::Speak => {
+                let here = self.gate.size();
+                let all = here == self.ranks || self.ask(here, true);
+                self.gate.answer(all);
+                all
+            }
+        };
+        self.log.at(Doing::Beginning);
+        all
     }
 
     fn armed(&self) {

@@ -12,6 +12,9 @@
 //! process that it starts is an agent for one rank, or for all ranks of its node; that of rank 0 is the coordinator too. An
 //! agent's workers are children of the agent: whatever they do to themselves, the agent lives, and the next case can run.
 //!
+//! Workers of one squad meet at a [`gate`] in memory that they share, and one of them speaks for all: the coordinator hears of
+//! a meeting once from each host, and not at all where there is only one.
+//!
 //! A worker's calls are recorded in memory that its parent shares, so that those of one that was killed can be read. All
 //! shared memory is without a name, and a worker dies with its parent, however that ends: nothing is left behind.
 
@@ -21,6 +24,7 @@ mod child;
 mod crew;
 mod door;
 pub mod errand;
+mod gate;
 mod gathered;
 pub mod launched;
 pub mod member;
@@ -57,6 +61,8 @@ struct Orders {
     logs: PathBuf,
     /// Which of them is its own.
     slot: u32,
+    /// How many it has, itself among them.
+    siblings: u32,
     /// Memory that the backend's ranks share, if they do.
     channels: PathBuf,
     /// How its station is made.

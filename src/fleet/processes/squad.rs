@@ -10,6 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::Orders;
 use super::child::Worker;
 use super::errand::Task;
+use super::gate::Gate;
 use crate::backend::Unavailable;
 use crate::fleet::log::Log;
 use crate::trace::Liveness;
@@ -28,7 +29,7 @@ impl Squad {
     /// Call this on a thread that outlives them: the kernel kills them when it ends.
     pub fn start(task: &Task, address: SocketAddr) -> Result<Squad, Unavailable> {
         let memory = |e: std::io::Error| Unavailable(format!("no memory can be shared with workers: {e}"));
-        let logs = shared(task.own.len() as u64 * Log::SHARED_BYTES).map_err(memory)?;
+        let logs = shared(gate_at(task.own.len() as u64) + Gate::BYTES).map_err(memory)?;
         let mut workers = Vec::new();
         for (slot, &(rank, gpu)) in (0..).zip(&task.own) {
             let orders = Orders {
@@ -40,6 +41,7 @@ impl Squad {
                 ranks_per_gpu: task.ranks_per_gpu,
                 logs: inherited(&logs),
                 slot,
+                siblings: task.own.len() as u32,
                 channels: task.channels.clone(),
                 recipe: task.recipe.clone(),
             };
@@ -66,6 +68,11 @@ impl Squad {
     pub fn logs(&self) -> &[Log] {
         &self.logs
     }
+}
+
+/// Where the gate of so many workers lies, behind their logs.
+pub fn gate_at(workers: u64) -> u64 {
+    workers * Log::SHARED_BYTES
 }
 
 /// Memory without a name that children inherit.

@@ -13,7 +13,7 @@ use crate::case::Case;
 use crate::fleet::protocol::{Report, Request};
 
 /// Goes up with every change of the messages.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// Bytes of the largest frame: far above any report.
 pub const MOST: u32 = 16 << 20;
@@ -73,8 +73,13 @@ pub enum Up {
     Failed(String),
     /// The same, by no fault of the machine: the library does not have it.
     Unsupported(String),
-    /// It meets the others, and is well or not.
-    Meet(bool),
+    /// It meets the others.
+    Meet {
+        /// Ranks that come with it and leave the talking to it, itself among them.
+        together: u32,
+        /// Whether all of them are well.
+        well: bool,
+    },
     /// A case is over.
     Reports(Vec<Report>),
 }
@@ -171,10 +176,10 @@ mod tests {
     #[test]
     fn messages_come_back_as_they_went() {
         let mut bytes = Vec::new();
-        send(&mut bytes, &Up::Meet(true)).unwrap();
+        send(&mut bytes, &Up::Meet { together: 1, well: true }).unwrap();
         send(&mut bytes, &Up::Ready).unwrap();
         let mut from = &bytes[..];
-        assert!(matches!(receive(&mut from, MOST), Ok(Up::Meet(true))));
+        assert!(matches!(receive(&mut from, MOST), Ok(Up::Meet { together: 1, well: true })));
         assert!(matches!(receive(&mut from, MOST), Ok(Up::Ready)));
         assert!(matches!(receive::<Up>(&mut from, MOST), Err(NoMessage::Io(_))));
     }

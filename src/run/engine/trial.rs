@@ -81,7 +81,7 @@ impl Trial<'_, '_> {
                 self.next_use(&mut seen)?;
             }
             if self.spoils() {
-                self.session.team = None;
+                self.session.dismiss();
             }
             self.control("after the fault")?;
             seen
@@ -96,7 +96,7 @@ impl Trial<'_, '_> {
         let ended = self.answer(&request, Some(limit))?;
         let result = self.session.conclude(&request, &ended);
         if self.spoils() {
-            self.session.team = None;
+            self.session.dismiss();
         }
         Ok(CaseResult { name: self.case.name(), variants: self.case.variants.clone(), ..result })
     }

@@ -1,0 +1,202 @@
+//! Where worker processes of one host meet, so that one of them speaks to the coordinator for all.
+//!
+//! It is some words in memory that the workers share. Whoever comes last, while all are well, asks the coordinator on behalf
+//! of all (nobody, where no ranks are elsewhere), and hands the answer on. As soon as one is not well the gate stands open for
+//! that meeting: each goes to the coordinator itself, which has to know who has come and who is held up.
+//!
+//! Every rank comes to every meeting, so that all count the same number of it, and nothing is ever reset. Where some do not
+//! come any more, the workers are replaced, and their gate with them.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::thread::futex;
+
+use crate::backend::host::Region;
+
+/// How long one who waits stays awake, where each process can have a core.
+const AWAKE: Duration = Duration::from_micros(50);
+
+/// Where the words are: what is slept on, arrivals of all meetings, the last meeting that stands open, and the last one
+/// that was answered, doubled, with the answer in its lowest bit.
+const ARRIVED: usize = 8;
+const OPEN: usize = 16;
+const ANSWERED: usize = 24;
+
+/// A worker's view of its host's gate.
+pub struct Gate {
+    memory: Region,
+    size: u64,
+    awake: bool,
+    /// Meetings that this worker has come to.
+    number: AtomicU64,
+}
+
+/// What a worker finds at the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// All of this host are here and well, this one as the last: it has to get an answer, and to say it.
+    Speak,
+    /// Go and ask yourself.
+    Alone,
+    /// The answer.
+    Met(bool),
+}
+
+impl Gate {
+    /// Bytes that it takes.
+    pub const BYTES: u64 = 4096;
+
+    /// The gate of `size` workers in a file that all of them map, from the page at `from` on.
+    pub fn over(file: &File, from: u64, size: u32) -> Option<Gate> {
+        let memory = Region::mapped(file, usize::try_from(from).ok()?, Self::BYTES as usize)?;
+        let awake = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > size as usize);
+        Some(Gate { memory, size: size.into(), awake, number: AtomicU64::new(0) })
+    }
+
+    /// Workers that meet here.
+    pub fn size(&self) -> u32 {
+        self.size as u32
+    }
+
+    /// Comes to the next meeting, and waits as long as others of this host may come.
+    pub fn arrive(&self, well: bool) -> Way {
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let (Some(bell), Some(arrived), Some(open)) =
+            (self.memory.word(), self.memory.long(ARRIVED), self.memory.long(OPEN))
+        else {
+            return Way::Alone;
+        };
+        if !well {
+            open.fetch_max(number, Ordering::AcqRel);
+        }
+        let last = arrived.fetch_add(1, Ordering::AcqRel) + 1 == number * self.size;
+        if !well {
+            ring(bell);
+            return Way::Alone;
+        }
+        if open.load(Ordering::Acquire) == number {
+            return Way::Alone;
+        }
+        if last {
+            return Way::Speak;
+        }
+        self.wait(number, bell)
+    }
+
+    /// Says the answer to those who wait.
+    pub fn answer(&self, all: bool) {
+        let number = self.number.load(Ordering::Relaxed);
+        if let (Some(bell), Some(answered)) = (self.memory.word(), self.memory.long(ANSWERED)) {
+            answered.store(number << 1 | u64::from(all), Ordering::Release);
+            ring(bell);
+        }
+    }
+
+    fn wait(&self, number: u64, bell: &AtomicU32) -> Way {
+        if self.awake {
+            let end = Instant::now() + AWAKE;
+            while self.found(number).is_none() && Instant::now() < end {
+                std::hint::spin_loop();
+            }
+        }
+        loop {
+            let rung = bell.load(Ordering::Acquire);
+            if let Some(way) = self.found(number) {
+                return way;
+            }
+            // an error is a bell that has rung, or a signal: either way it is looked again
+            let _ = futex::wait(bell, futex::Flags::empty(), rung, None);
+        }
+    }
+
+    fn found(&self, number: u64) -> Option<Way> {
+        let load = |at| self.memory.long(at).map_or(0, |word| word.load(Ordering::Acquire));
+        let answered = load(ANSWERED);
+        if answered >> 1 == number {
+            return Some(Way::Met(answered & 1 == 1));
+        }
+        (load(OPEN) == number).then_some(Way::Alone)
+    }
+}
+
+/// Wakes all who wait.
+fn ring(bell: &AtomicU32) {
+    bell.fetch_add(1, Ordering::AcqRel);
+    let _ = futex::wake(bell, futex::Flags::empty(), i32::MAX as u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One worker's gate for each, all over the same memory.
+    fn gates(size: u32) -> Vec<Gate> {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * Gate::BYTES).unwrap();
+        (0..size).map(|_| Gate::over(&file, Gate::BYTES, size).unwrap()).collect()
+    }
+
+    /// Whether all are well, and what each found, where the one who speaks gets this answer.
+    fn meet(gates: &[Gate], unwell: Option<usize>, answer: bool) -> Vec<Way> {
+        std::thread::scope(|scope| {
+            let come = |(rank, gate): (usize, &'_ Gate)| {
+                let way = gate.arrive(Some(rank) != unwell);
+                if way == Way::Speak {
+                    gate.answer(answer);
+                }
+                way
+            };
+            let threads: Vec<_> = gates.iter().enumerate().map(|g| scope.spawn(move || come(g))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn one_speaks_for_all_and_all_have_its_answer() {
+        let gates = gates(4);
+        for meeting in 0..2000 {
+            let answer = meeting % 3 != 0;
+            let ways = meet(&gates, None, answer);
+            let (spoke, met) = ways.iter().partition::<Vec<Way>, _>(|way| **way == Way::Speak);
+            assert_eq!(spoke.len(), 1, "meeting {meeting}: {ways:?}");
+            assert_eq!(met, [Way::Met(answer); 3], "meeting {meeting}");
+        }
+    }
+
+    #[test]
+    fn once_one_is_not_well_all_go_alone_and_meet_again_afterwards() {
+        let gates = gates(3);
+        for unwell in 0..3 {
+            assert_eq!(meet(&gates, Some(unwell), true), [Way::Alone; 3]);
+            assert_eq!(meet(&gates, None, true).iter().filter(|way| **way == Way::Met(true)).count(), 2);
+        }
+    }
+
+    #[test]
+    fn one_that_is_not_well_waits_for_nobody_and_frees_who_waits() {
+        let gates = gates(3);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| gates[0].arrive(true));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished());
+            assert_eq!(gates[1].arrive(false), Way::Alone);
+            assert_eq!(waits.join().unwrap(), Way::Alone);
+        });
+        assert_eq!(gates[2].arrive(true), Way::Alone, "who comes later");
+    }
+
+    #[test]
+    fn one_worker_always_speaks() {
+        let gate = gates(1).remove(0);
+        assert_eq!((gate.arrive(true), gate.arrive(false), gate.arrive(true)), (Way::Speak, Way::Alone, Way::Speak));
+    }
+
+    #[test]
+    fn there_is_no_gate_where_the_memory_is_too_short() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(Gate::BYTES).unwrap();
+        assert!(Gate::over(&file, Gate::BYTES, 2).is_none());
+    }
+}
