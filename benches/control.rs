@@ -2,9 +2,9 @@
 //!
 //! A coordinator as under a launcher, with nodes of eight ranks, talks to simulated agents and workers over the loopback
 //! device. These speak the protocol of real ones and need no time for their work: they answer as soon as they have heard. All
-//! of them share one thread. A case is a request to each rank and a report from each, with meetings in between: one rank of
-//! each node says that all of the node are well, and is told that all are. A real case has eight, when both placements are
-//! timed. What it takes the ranks of a node to meet among themselves is not in here.
+//! of them share one thread. A case is a request to each node and a report from each rank, with meetings in between: one rank
+//! of each node says that all of the node are well, and is told that all are. A real case has eight, when both placements
+//! are timed. What happens on a node is not in here: its agent passes the request on, and its ranks meet among themselves.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use collcheck::case::{Case, DType};
 use collcheck::fleet::launcher::{self, Address, Unit};
 use collcheck::fleet::occasion::{Launch, Occasion};
 use collcheck::fleet::processes::card::{self, Card, Wanted};
-use collcheck::fleet::processes::errand::Errand;
+use collcheck::fleet::processes::errand::Task;
 use collcheck::fleet::processes::wire::{self, Down, Hello, MOST, Up, Who};
 use collcheck::fleet::processes::wires::{Heard, Wires};
 use collcheck::fleet::processes::{Crew, Post};
@@ -168,38 +168,39 @@ impl Backend for Simulated {
     }
 }
 
-/// What a worker is told, without what it would need to do its work.
+/// What agents and workers are told, without what these would need to do their work.
 #[derive(serde::Deserialize)]
 enum Word {
+    Start(Box<Task>),
+    Tell { what: Told },
+    Dismiss,
+    Testify(IgnoredAny),
+    Over(IgnoredAny),
     Welcome,
+    Met(bool),
+}
+
+#[derive(serde::Deserialize)]
+enum Told {
     Cases(IgnoredAny),
     Case(IgnoredAny),
-    Met(bool),
 }
 
 /// All agents and workers.
 struct Fleet {
     address: SocketAddr,
-    agents: Wires<Errand>,
-    workers: Wires<Word>,
-    nodes: Vec<Node>,
+    /// Workers by their ranks, and agents behind them.
+    wires: Wires<Word>,
+    /// By node: meetings still to be held in the present case.
+    left: Vec<u32>,
     ranks: u32,
     meetings: u32,
-}
-
-/// Ranks that meet by themselves.
-#[derive(Clone, Default)]
-struct Node {
-    /// Those that have the present case.
-    begun: u32,
-    /// Meetings still to be held in it.
-    left: u32,
 }
 
 impl Fleet {
     fn start(post: &Post, place: &launcher::Placement, ranks: u32, meetings: u32) -> anyhow::Result<Fleet> {
         let address = post.nearby();
-        let mut agents = Wires::new(MOST)?;
+        let mut wires = Wires::new(MOST)?;
         for index in 0..place.of {
             let card = Card {
                 unit: Unit::Node,
@@ -217,16 +218,9 @@ impl Fleet {
             let mut stream = connect(address)?;
             wire::send(&mut stream, &hello)?;
             ensure!(matches!(wire::receive(&mut stream, MOST)?, Down::Welcome), "agent {index} is not welcome");
-            agents.add(index, stream)?;
+            wires.add(ranks + index, stream)?;
         }
-        Ok(Fleet {
-            address,
-            agents,
-            workers: Wires::new(MOST)?,
-            nodes: vec![Node::default(); place.of as usize],
-            ranks,
-            meetings,
-        })
+        Ok(Fleet { address, wires, left: vec![0; place.of as usize], ranks, meetings })
     }
 
     /// Answers until the run is over.
@@ -234,54 +228,38 @@ impl Fleet {
         let ready = wire::frame(&Up::Ready)?;
         let reports: Vec<Vec<u8>> =
             (0..self.ranks).map(|rank| wire::frame(&Up::Reports(vec![report(rank)]))).collect::<Result<_, _>>()?;
-        loop {
-            while let Some((rank, heard)) = self.workers.hear(Duration::from_millis(1)) {
-                let index = rank / RANKS_PER_NODE;
-                let own = index * RANKS_PER_NODE..self.ranks.min((index + 1) * RANKS_PER_NODE);
-                let node = &mut self.nodes[index as usize];
-                match heard {
-                    Heard::Said(Word::Cases(_)) => {
-                        self.workers.tell(rank, &ready);
-                        continue;
+        while let Some((number, heard)) = self.wires.hear(LIMIT) {
+            let index = number.checked_sub(self.ranks).unwrap_or(number / RANKS_PER_NODE);
+            let mut own = index * RANKS_PER_NODE..self.ranks.min((index + 1) * RANKS_PER_NODE);
+            let left = &mut self.left[index as usize];
+            match heard {
+                Heard::Said(Word::Start(task)) => {
+                    for (rank, _) in task.own {
+                        let mut stream = connect(self.address)?;
+                        wire::send(&mut stream, &Hello::new(&task.token, &Who::Worker { rank, process: rank }))?;
+                        self.wires.add(rank, stream)?;
                     }
-                    Heard::Said(Word::Case(_)) => {
-                        node.begun += 1;
-                        if node.begun < own.len() as u32 {
-                            continue;
-                        }
-                        *node = Node { begun: 0, left: self.meetings };
-                    }
-                    Heard::Said(Word::Met(true)) => node.left -= 1,
-                    Heard::Said(Word::Welcome | Word::Met(false)) | Heard::Lost(_) => continue,
+                    continue;
                 }
-                if node.left == 0 {
-                    own.for_each(|rank| self.workers.tell(rank, &reports[rank as usize]));
-                } else {
-                    let well = wire::frame(&Up::Meet { together: own.len() as u32, well: true })?;
-                    self.workers.tell(rank, &well);
+                Heard::Said(Word::Tell { what: Told::Cases(_) }) => {
+                    own.for_each(|rank| self.wires.tell(rank, &ready));
+                    continue;
+                }
+                Heard::Said(Word::Tell { what: Told::Case(_) }) => *left = self.meetings,
+                Heard::Said(Word::Met(true)) => *left -= 1,
+                Heard::Said(Word::Over(_)) => return Ok(()),
+                Heard::Said(Word::Welcome | Word::Met(false) | Word::Dismiss | Word::Testify(_)) | Heard::Lost(_) => {
+                    continue;
                 }
             }
-            if !self.errands()? {
-                return Ok(());
+            if *left == 0 {
+                own.for_each(|rank| self.wires.tell(rank, &reports[rank as usize]));
+            } else if let Some(speaker) = own.next() {
+                let together = own.len() as u32 + 1;
+                self.wires.tell(speaker, &wire::frame(&Up::Meet { together, well: true })?);
             }
         }
-    }
-
-    /// Does what agents are asked for; whether there will be more of it.
-    fn errands(&mut self) -> anyhow::Result<bool> {
-        while let Some((_, heard)) = self.agents.hear(Duration::ZERO) {
-            let task = match heard {
-                Heard::Said(Errand::Start(task)) => task,
-                Heard::Said(Errand::Over(_)) => return Ok(false),
-                Heard::Said(Errand::Dismiss | Errand::Testify(_)) | Heard::Lost(_) => continue,
-            };
-            for (rank, _) in task.own {
-                let mut stream = connect(self.address)?;
-                wire::send(&mut stream, &Hello::new(&task.token, &Who::Worker { rank, process: rank }))?;
-                self.workers.add(rank, stream)?;
-            }
-        }
-        Ok(true)
+        bail!("the simulated ranks heard nothing for {LIMIT:?}")
     }
 }
 

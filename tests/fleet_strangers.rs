@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use collcheck::fleet::processes::wire::PROTOCOL;
 use launch_support::{Codes, Job, SMALL, free_port, line, small, stderr, torchrun};
 use process_support::within;
 use serde_json::{Value, json};
@@ -36,9 +37,6 @@ fn frame(message: &Value) -> Vec<u8> {
     let body = serde_json::to_vec(message).unwrap();
     [&(body.len() as u32).to_be_bytes()[..], &body].concat()
 }
-
-/// Of the messages between processes of a run.
-const PROTOCOL: u32 = 6;
 
 fn hello(token: &str, index: u32, of: u32) -> Value {
     let card = json!({"unit": "Rank", "index": index, "of": of, "local_rank": null, "workers": null, "host": "x",

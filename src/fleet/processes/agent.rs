@@ -218,6 +218,12 @@ pub fn work(mut stream: TcpStream, interrupt: &AtomicBool) -> Result<u8, End> {
                     Err(why) => Some(Notice::Failed { team: task.team, why: why.to_string() }),
                 }
             }
+            Ok(Ok(Errand::Tell { team, what })) => {
+                if let Some(present) = present.as_mut().filter(|present| present.task.team == team) {
+                    present.squad.tell(&what);
+                }
+                None
+            }
             Ok(Ok(Errand::Dismiss)) => {
                 present = None;
                 None

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use super::Orders;
+use super::{Orders, wire};
 use crate::backend::{Recipe, nccl};
 use crate::trace::Liveness;
 
@@ -15,7 +18,12 @@ pub const COMMAND: &str = "worker";
 /// A worker process, killed and reaped when dropped.
 pub struct Worker {
     child: Child,
+    /// Its standard input.
+    line: UnixStream,
 }
+
+/// How long a worker may take to take in what it is told; it listens whatever it does, unless it is stopped.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Worker {
     /// Starts it and gives it its orders. Its standard input stays open as long as this lives: it ends with it.
@@ -23,20 +31,23 @@ impl Worker {
     /// Call this on a thread that outlives the worker: the kernel kills it when the thread ends.
     pub(super) fn start(orders: &Orders) -> io::Result<Worker> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let (mut line, theirs) = UnixStream::pair()?;
+        line.set_write_timeout(Some(PATIENCE))?;
+        command.arg(COMMAND).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).process_group(0);
         // One fixed address serves one communicator; workers are told the identity of each.
         command.env_remove("NCCL_COMM_ID");
         if let Recipe::Nccl { .. } = orders.recipe {
             let unset = |(name, _): &(&str, String)| std::env::var_os(name).is_none();
             command.envs(nccl::sharing(orders.ranks_per_gpu).into_iter().filter(unset));
         }
-        let mut worker = Worker { child: command.spawn()? };
-        let mut line = serde_json::to_vec(orders)?;
-        line.push(b'\n');
-        if let Some(stdin) = &mut worker.child.stdin {
-            stdin.write_all(&line)?;
-        }
-        Ok(worker)
+        let child = command.spawn()?;
+        wire::send(&mut line, orders)?;
+        Ok(Worker { child, line })
+    }
+
+    /// Tells it something. One that does not hear has ended or is stopped, which is found out where it is missed.
+    pub fn tell(&mut self, frame: &[u8]) {
+        let _ = self.line.write_all(frame);
     }
 
     /// Its process.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::gathered::{Gathered, Round};
 use super::post::Lent;
 use super::staff::{Own, Staff};
-use super::wire::{self, Down, MOST, Up};
+use super::wire::{self, Down, MOST, ToAll, Up};
 use super::wires::{Heard, Wires};
 use crate::backend::host::Book;
 use crate::backend::{Backend, Making, Opening, RankError, Unavailable};
@@ -55,7 +55,7 @@ impl Crew {
         let mut crew = Crew { members: wires, ranks, staff };
         cases.sort_by_key(kind);
         cases.dedup_by_key(|case| kind(case));
-        crew.tell(&Down::Cases(cases));
+        crew.staff.tell(ToAll::Cases(cases));
         crew.made(end, limit, interrupt)?;
         Ok(crew)
     }
@@ -75,10 +75,10 @@ impl Crew {
                     let seen = self.members.stream(rank).and_then(|stream| Some(stream.peer_addr().ok()?.ip()));
                     addresses.put(rank, reachable(address, seen, outside));
                     if addresses.complete() {
-                        self.tell(&Down::Book(Book::new(addresses.take())));
+                        self.staff.tell(ToAll::Book(Book::new(addresses.take())));
                     }
                 }
-                Some((0, Heard::Said(Up::Identity(identity)))) => self.tell(&Down::Identity(identity)),
+                Some((0, Heard::Said(Up::Identity(identity)))) => self.staff.tell(ToAll::Identity(identity)),
                 Some((rank, Heard::Said(Up::Failed(why)))) => {
                     return Err(Unavailable(format!("rank {rank} cannot start: {why}")).into());
                 }
@@ -116,10 +116,10 @@ impl Crew {
     /// Lets those go who wait in the meeting, and takes their reports; who is stuck in a call is aborted.
     fn released(&mut self, meeting: &Round, mut reports: Gathered<Vec<Report>>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
-        self.tell_some(meeting.speakers(), &Down::Met(false));
+        self.answer(meeting.speakers(), &Down::Met(false));
         while let Some((rank, heard)) = self.members.hear(end.saturating_duration_since(Instant::now())) {
             match heard {
-                Heard::Said(Up::Meet { .. }) => self.tell_some(&[rank], &Down::Met(false)),
+                Heard::Said(Up::Meet { .. }) => self.answer(&[rank], &Down::Met(false)),
                 Heard::Said(Up::Reports(own)) => reports.put(rank, own),
                 _ => {}
             }
@@ -142,14 +142,7 @@ impl Crew {
         witnesses
     }
 
-    fn tell(&self, message: &Down) {
-        // one that is larger than any frame reaches nobody, and is missed by all at the deadline
-        if let Ok(frame) = wire::frame(message) {
-            (0..self.ranks).for_each(|rank| self.members.tell(rank, &frame));
-        }
-    }
-
-    fn tell_some(&self, ranks: &[u32], message: &Down) {
+    fn answer(&self, ranks: &[u32], message: &Down) {
         if let Ok(frame) = wire::frame(message) {
             ranks.iter().for_each(|rank| self.members.tell(*rank, &frame));
         }
@@ -171,13 +164,13 @@ impl Workers for Crew {
         let mut give_up: Option<Instant> = None;
         let mut looked = false;
         // who cannot be told is dead, which is noticed below
-        self.tell(&Down::Case(Box::new(request.clone())));
+        self.staff.tell(ToAll::Case(Box::new(request.clone())));
         while !reports.complete() {
             let mut silent = false;
             match self.members.hear(LOOK) {
                 Some((rank, Heard::Said(Up::Meet { together, well }))) => {
                     if let Some((speakers, all)) = meeting.arrive(rank, together, well) {
-                        self.tell_some(&speakers, &Down::Met(all));
+                        self.answer(&speakers, &Down::Met(all));
                     }
                 }
                 Some((rank, Heard::Said(Up::Reports(own)))) => reports.put(rank, own),

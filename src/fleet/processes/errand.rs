@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::wire::ToAll;
 use crate::backend::Recipe;
 use crate::trace::Liveness;
 
@@ -12,6 +13,13 @@ use crate::trace::Liveness;
 pub enum Errand {
     /// Start these workers; older ones are killed.
     Start(Box<Task>),
+    /// Pass this on to the workers.
+    Tell {
+        /// Whose.
+        team: u64,
+        /// What.
+        what: ToAll,
+    },
     /// Kill the workers.
     Dismiss,
     /// Say how the workers are, and what their logs hold. The number tells questions apart.

@@ -1,11 +1,11 @@
 //! The worker process.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, Read};
+use std::io;
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 use super::Orders;
 use super::gate::{Gate, Way};
 use super::squad::gate_at;
-use super::wire::{self, Down, Hello, MOST, Up, Who};
+use super::wire::{self, Down, Hello, MOST, ToAll, Up, Who};
 use crate::backend::host::{HostBackend, Joining, Listener};
 use crate::backend::nccl::process::Candidate;
 use crate::backend::{Opening, Recipe, Station, Watcher};
@@ -27,18 +27,20 @@ use crate::fleet::worker::{self, Meeting};
 /// How long a message to the coordinator may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Bytes of the longest orders.
+const MOST_ORDERS: u32 = 64 << 10;
+
 /// How often it is looked whether something has failed behind the station's calls.
 const LOOKOUT: Duration = Duration::from_millis(250);
 
-/// Runs cases until the coordinator closes the connection.
+/// Runs cases until whoever has started this process has enough of it.
 pub fn main() -> anyhow::Result<()> {
     // Also where this process is stopped and would not notice the end of its input.
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot tie this process to its coordinator")?;
-    let mut line = String::new();
-    io::stdin().lock().take(64 << 10).read_line(&mut line).context("no orders on the standard input")?;
-    let orders: Orders = serde_json::from_str(&line)
+    let orders: Orders = wire::receive(&mut io::stdin().lock(), MOST_ORDERS)
         .context("no orders on the standard input: `collcheck run --layout processes` starts workers")?;
-    std::thread::Builder::new().name("coordinator".to_owned()).spawn(die_with_coordinator)?;
+    let (hear, told) = channel();
+    std::thread::Builder::new().name("orders".to_owned()).spawn(move || listen(&hear))?;
 
     let mut stream = TcpStream::connect(orders.address).context("the coordinator does not listen")?;
     stream.set_nodelay(true)?;
@@ -52,10 +54,10 @@ pub fn main() -> anyhow::Result<()> {
         Down::Refused(why) | Down::Stranger(why) => bail!("the coordinator refused rank {}: {why}", orders.rank),
         _ => bail!("the coordinator spoke out of turn"),
     }
-    match station(&orders, &mut stream) {
+    match station(&orders, &mut stream, &told) {
         Ok(post) => {
             wire::send(&mut stream, &Up::Ready)?;
-            serve(post, stream)
+            serve(post, &stream, &told)
         }
         Err(error) => {
             let why = match error.downcast::<Opening>() {
@@ -68,14 +70,20 @@ pub fn main() -> anyhow::Result<()> {
     }
 }
 
-/// The coordinator holds the other end of the standard input as long as it lives.
-fn die_with_coordinator() {
-    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+/// Hears what all workers are told. Whoever has started this process holds the other end as long as it lives: this one ends
+/// with it, whatever it is doing.
+fn listen(hear: &Sender<ToAll>) {
+    while let Ok(word) = wire::receive(&mut io::stdin().lock(), MOST) {
+        if hear.send(word).is_err() {
+            break;
+        }
+    }
     std::process::exit(0);
 }
 
-fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
-    let Down::Cases(cases) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
+fn station(orders: &Orders, stream: &mut TcpStream, told: &Receiver<ToAll>) -> anyhow::Result<Post> {
+    const OUT_OF_TURN: &str = "the coordinator spoke out of turn";
+    let ToAll::Cases(cases) = told.recv()? else { bail!(OUT_OF_TURN) };
     let memory = lent(&orders.logs)?;
     let log = Log::shared(&memory, orders.slot).context("the log cannot be mapped")?;
     let gate =
@@ -87,7 +95,7 @@ fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
         Recipe::HostTcp { ip } => {
             let listener = Listener::bind(*ip).with_context(|| format!("cannot listen on {ip}"))?;
             wire::send(stream, &Up::Listening(listener.address()))?;
-            let Down::Book(book) = wire::receive(stream, MOST)? else { bail!("the coordinator spoke out of turn") };
+            let ToAll::Book(book) = told.recv()? else { bail!(OUT_OF_TURN) };
             Box::new(HostBackend::connect(Joining { listener, book }, orders.rank)?)
         }
         Recipe::Nccl { library, making, .. } => {
@@ -95,9 +103,7 @@ fn station(orders: &Orders, stream: &mut TcpStream) -> anyhow::Result<Post> {
             if orders.rank == 0 {
                 wire::send(stream, &Up::Identity(candidate.identity()?))?;
             }
-            let Down::Identity(identity) = wire::receive(stream, MOST)? else {
-                bail!("the coordinator spoke out of turn")
-            };
+            let ToAll::Identity(identity) = told.recv()? else { bail!(OUT_OF_TURN) };
             let meeting = Arc::clone(&far);
             candidate.join(&identity, making, Box::new(move |yes| meeting.all_well(yes)))?
         }
@@ -154,16 +160,11 @@ impl Drop for Lookout {
     }
 }
 
-fn serve(mut post: Post, mut stream: TcpStream) -> anyhow::Result<()> {
+fn serve(mut post: Post, mut stream: &TcpStream, told: &Receiver<ToAll>) -> anyhow::Result<()> {
     let (station, meeting) = (post.station.as_mut(), &*post.meeting);
     let log = &meeting.log;
     loop {
-        let request = match wire::receive(&mut stream, MOST) {
-            Ok(Down::Case(request)) => request,
-            Ok(_) => bail!("the coordinator spoke out of turn"),
-            // it has closed the connection: this worker is done
-            Err(_) => return Ok(()),
-        };
+        let ToAll::Case(request) = told.recv()? else { bail!("the coordinator spoke out of turn") };
         log.begin(request.epoch, &request.case.name());
         // A panic has said what it had to say. Unwinding would take the station down, which waits for the library, and
         // others would hear of this rank's end only then.

@@ -1,18 +1,19 @@
 //! Ranks as processes: a coordinator, and a worker process for each rank, started from the same program.
 //!
 //! ```text
-//! crew ── staff ── own:  starts, watches, kills ─────────────────> member (a worker process)
-//!   │        └──── post: asks agents, which start, watch, kill ──> member
-//!   │               │      │                                         │ worker, as with threads
-//!   │               door, card, errand <── TCP ── agent              │
-//!   └── rendezvous, wires <── TCP ───────────────────────────────────┘
+//! crew ── staff ── own:  starts, tells, watches, kills ─────────────────> member (a worker process)
+//!   │        └──── post: asks agents, which start, tell, watch, kill ──> member
+//!   │               │      │                                                │ worker, as with threads
+//!   │               door, card, errand <── TCP ── agent                     │
+//!   └── rendezvous, wires <── TCP: meetings, reports ───────────────────────┘
 //! ```
 //!
 //! With `--layout processes` the workers are children of the coordinator. Under a launcher (see [`super::launcher`]) each
 //! process that it starts is an agent for one rank, or for all ranks of its node; that of rank 0 is the coordinator too. An
 //! agent's workers are children of the agent: whatever they do to themselves, the agent lives, and the next case can run.
 //!
-//! Workers of one squad meet at a [`gate`] in memory that they share, and one of them speaks for all: the coordinator hears of
+//! What all workers are told alike, as a case to run, comes from whoever has started them, so that the coordinator says it once
+//! to each host. Workers of one squad meet at a [`gate`] in memory that they share, and one of them speaks for all: the coordinator hears of
 //! a meeting once from each host, and not at all where there is only one.
 //!
 //! A worker's calls are recorded in memory that its parent shares, so that those of one that was killed can be read. All
@@ -45,7 +46,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::Recipe;
 
-/// What a worker process is told on its standard input, in one line.
+/// What a worker process is told first on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Orders {
     /// Where the coordinator listens.

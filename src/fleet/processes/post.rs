@@ -9,6 +9,7 @@ pub use absent::Absent;
 pub use lent::Lent;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,8 +75,14 @@ struct Agent {
 
 impl Agent {
     /// Who cannot be told is lost, which is found out where it is listened to.
-    fn tell(&mut self, errand: &Errand) {
-        if let Err(error) = wire::send(&mut self.stream, errand) {
+    fn ask(&mut self, errand: &Errand) {
+        if let Ok(frame) = wire::frame(errand) {
+            self.tell(&frame);
+        }
+    }
+
+    fn tell(&mut self, frame: &[u8]) {
+        if let Err(error) = self.stream.write_all(frame) {
             // the kernel gives the reason once, to whoever asks first
             self.silent |= silence::silent(&error);
         }
@@ -164,7 +171,7 @@ impl Post {
         let mut state = self.lock();
         state.team = None;
         for agent in state.agents.values_mut() {
-            agent.tell(&Errand::Over(code));
+            agent.ask(&Errand::Over(code));
         }
         drop(state);
         let end = Instant::now() + PARTING;

@@ -11,6 +11,7 @@ use super::Orders;
 use super::child::Worker;
 use super::errand::Task;
 use super::gate::Gate;
+use super::wire::{self, ToAll};
 use crate::backend::Unavailable;
 use crate::fleet::log::Log;
 use crate::trace::Liveness;
@@ -52,6 +53,14 @@ impl Squad {
         let logs = (0..task.own.len() as u32).map(|slot| Log::shared(&file, slot)).collect::<Result<_, _>>();
         let logs = logs.map_err(|e| memory(std::io::Error::other(e)))?;
         Ok(Squad { workers, logs, _memory: OwnedFd::from(file) })
+    }
+
+    /// Tells all of them the same.
+    pub fn tell(&mut self, what: &ToAll) {
+        // one that is larger than any frame reaches nobody, and is missed by all at the deadline
+        if let Ok(frame) = wire::frame(what) {
+            self.workers.iter_mut().for_each(|worker| worker.tell(&frame));
+        }
     }
 
     /// How each is.

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use super::errand::Task;
 use super::rendezvous::{Refusal, Rendezvous};
 use super::squad::{self, Squad};
+use super::wire::ToAll;
 use crate::backend::{Recipe, Unavailable, descriptors};
 use crate::fleet::log::Log;
 use crate::trace::Liveness;
@@ -14,6 +15,9 @@ use crate::trace::Liveness;
 pub trait Staff: Send {
     /// Lets workers in who have come meanwhile. Their connections, by rank, once all are here.
     fn admit(&mut self) -> Result<Option<Vec<TcpStream>>, Unavailable>;
+
+    /// Tells all workers the same.
+    fn tell(&mut self, what: ToAll);
 
     /// The ranks that have come.
     fn here(&self) -> Vec<u32>;
@@ -91,6 +95,10 @@ impl Own {
 impl Staff for Own {
     fn admit(&mut self) -> Result<Option<Vec<TcpStream>>, Unavailable> {
         Ok(self.rendezvous.admit(&mut refused))
+    }
+
+    fn tell(&mut self, what: ToAll) {
+        self.squad.tell(&what);
     }
 
     fn here(&self) -> Vec<u32> {

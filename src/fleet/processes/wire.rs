@@ -84,7 +84,7 @@ pub enum Up {
     Reports(Vec<Report>),
 }
 
-/// From the coordinator.
+/// From the coordinator, to whoever has connected.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Down {
     /// It is one of us.
@@ -93,6 +93,13 @@ pub enum Down {
     Refused(String),
     /// It is not one of us. The connection ends.
     Stranger(String),
+    /// All have met: whether all are well.
+    Met(bool),
+}
+
+/// From the coordinator to all workers alike: each hears it from the process that has started it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum ToAll {
     /// What will be run, one case of each kind.
     Cases(Vec<Case>),
     /// The communicator's identity.
@@ -101,8 +108,6 @@ pub enum Down {
     Book(Book),
     /// A case to run.
     Case(Box<Request>),
-    /// All have met: whether all are well.
-    Met(bool),
 }
 
 /// Why there is no message.

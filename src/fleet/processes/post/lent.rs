@@ -10,6 +10,7 @@ use super::super::card::{Card, Seat};
 use super::super::errand::{Errand, Task};
 use super::super::silence::{SETTLING, SILENCE};
 use super::super::staff::{self, Staff};
+use super::super::wire::{self, ToAll};
 use super::super::{door, squad};
 use super::cut_off::cut_off;
 use super::{Agent, LOOK, Post, State, Team};
@@ -69,7 +70,7 @@ impl Lent {
                 recipe: recipe.clone(),
                 channels: squad::lent(&channels),
             };
-            agent.tell(&Errand::Start(Box::new(task)));
+            agent.ask(&Errand::Start(Box::new(task)));
         }
         drop(state);
         Ok(Lent { post: post.clone(), _channels: channels })
@@ -88,6 +89,15 @@ impl Staff for Lent {
             return Ok(None);
         }
         Ok(team.here.values_mut().map(Option::take).collect())
+    }
+
+    fn tell(&mut self, what: ToAll) {
+        let mut state = self.post.lock();
+        let State { agents, team: Some(team), .. } = &mut *state else { return };
+        // as for one's own
+        if let Ok(frame) = wire::frame(&Errand::Tell { team: team.number, what }) {
+            agents.values_mut().for_each(|agent| agent.tell(&frame));
+        }
     }
 
     fn here(&self) -> Vec<u32> {
@@ -132,7 +142,7 @@ impl Staff for Lent {
             team.testified.clear();
             team.logs.iter_mut().for_each(|log| *log = None);
             for agent in agents.values_mut() {
-                agent.tell(&Errand::Testify(team.question));
+                agent.ask(&Errand::Testify(team.question));
             }
         }
         drop(state);
@@ -158,7 +168,7 @@ impl Drop for Lent {
         // closes the workers' connections, as far as the crew has let go of them
         state.team = None;
         for agent in state.agents.values_mut().filter(|agent| !agent.gone) {
-            agent.tell(&Errand::Dismiss);
+            agent.ask(&Errand::Dismiss);
         }
     }
 }
