@@ -413,6 +413,7 @@ impl Session {
             }
             CaseEnded::Stopped(findings) => {
                 let mut result = stopped(case, ranks, findings);
+                self.recall(request, &mut result);
                 self.replace(request, &mut result);
                 result
             }

@@ -1,7 +1,10 @@
-//! What libraries are known to refuse or never to end, so that it is reported as exactly that and anything new still fails.
+//! What libraries are known to refuse, to get wrong or never to end, so that it is reported as exactly that and anything new still
+//! fails.
 
 use std::collections::BTreeMap;
 
+use super::result::FailKind;
+use crate::backend::Environment;
 use crate::backend::nccl::Version;
 use crate::case::{Case, DType, Forced, Op, Primitive, Variant};
 
@@ -25,57 +28,89 @@ pub fn hang(case: &Case, variables: &BTreeMap<String, String>) -> Option<&'stati
     if off("NCCL_GRAPH_REGISTER") || off("NCCL_LOCAL_REGISTER") {
         return None;
     }
-    let has = |variant| case.variants.contains(&variant);
     let pairwise =
         !case.primitive.unit().reduces() && !matches!(case.primitive, Primitive::AllGather | Primitive::Broadcast);
-    (pairwise && has(Variant::Windows) && has(Variant::Graph) && has(Variant::Pipeline)).then_some(
+    (pairwise && has(case, Variant::Windows) && has(case, Variant::Graph) && has(case, Variant::Pipeline)).then_some(
         "NCCL hangs behind replays of sends from windows of one allocation (seen on 2.28.9, 2.30.7 and 2.32.3; ends with NCCL_GRAPH_REGISTER=0)",
     )
 }
 
-/// A fault of the library that gives wrong data in such a case, if one is known: it fails all the same, and says what to do.
-struct DataBug {
-    /// Which versions have it, as far as its fix is known.
+/// A fault of the library that such a case may meet: it fails all the same, and says what to do.
+struct Bug {
+    /// Which versions have it.
     from: Version,
-    fixed: Version,
+    to: Until,
+    /// What comes of it.
+    gives: &'static [FailKind],
     /// Which cases show it.
-    shows: fn(&Case, u32) -> bool,
+    shows: fn(&Case, &Environment) -> bool,
     /// What it is.
     what: &'static str,
     /// What helps where the library cannot be replaced.
     instead: &'static str,
 }
 
-const DATA_BUGS: &[DataBug] = &[
-    DataBug {
+/// How long a fault lasted.
+enum Until {
+    /// This version has it no more.
+    Fixed(Version),
+    /// No version is known to be without it; this one, the newest tried, has it.
+    Seen(Version),
+}
+
+const BUGS: &[Bug] = &[
+    Bug {
+        from: Version::new(2, 28, 0),
+        to: Until::Seen(Version::new(2, 32, 3)),
+        gives: &[FailKind::Data, FailKind::Hang],
+        shows: |case, environment| environment.ranks_per_gpu > 1 && copy_engine(case) && has(case, Variant::Graph),
+        what: "copy-engine collectives in a graph that is replayed, among ranks that share a GPU, miss blocks or never end",
+        instead: ", or with one rank on each GPU",
+    },
+    Bug {
         from: Version::new(2, 19, 0),
-        fixed: Version::new(2, 29, 7),
-        shows: |case, ranks| ranks == 1 && matches!(case.op, Some(Op::Avg | Op::Mulsum)),
+        to: Until::Fixed(Version::new(2, 29, 7)),
+        gives: &[FailKind::Data],
+        shows: |case, environment| environment.ranks == 1 && matches!(case.op, Some(Op::Avg | Op::Mulsum)),
         what: "one-rank avg and mulsum leave out the last elements (#1950)",
         instead: "",
     },
-    DataBug {
+    Bug {
         from: Version::new(2, 28, 0),
-        fixed: Version::new(2, 30, 7),
-        shows: |case, _| symmetric(case) && case.variants.contains(&Variant::Early),
+        to: Until::Fixed(Version::new(2, 30, 7)),
+        gives: &[FailKind::Data],
+        shows: |case, _| symmetric(case) && has(case, Variant::Early),
         what: "symmetric kernels do not wait for a producer that lets them begin early",
         instead: ", or NCCL_WIN_ENABLE=0, or producers without programmatic dependent launch",
     },
-    DataBug {
+    Bug {
         from: Version::new(2, 27, 0),
-        fixed: Version::new(2, 28, 7),
+        to: Until::Fixed(Version::new(2, 28, 7)),
+        gives: &[FailKind::Data],
         shows: |case, _| symmetric(case) && (grouped(case) || !case.size.0.is_multiple_of(8)),
         what: "symmetric kernels with several operations in a group, or sizes that are no multiple of 8 bytes",
         instead: ", or NCCL_WIN_ENABLE=0",
     },
-    DataBug {
+    Bug {
         from: Version::new(2, 27, 0),
-        fixed: Version::new(2, 30, 3),
+        to: Until::Fixed(Version::new(2, 30, 3)),
+        gives: &[FailKind::Data],
         shows: |case, _| symmetric(case) && unaligned(case),
         what: "symmetric LL kernels on unaligned buffers",
         instead: ", or NCCL_WIN_ENABLE=0",
     },
 ];
+
+fn has(case: &Case, variant: Variant) -> bool {
+    case.variants.contains(&variant)
+}
+
+/// Whether NCCL may leave the case to copy engines.
+fn copy_engine(case: &Case) -> bool {
+    use Primitive::{AllGather, Alltoall, Gather, Scatter};
+    let moves = matches!(case.primitive, AllGather | Alltoall | Gather | Scatter);
+    moves && has(case, Variant::Cta(2)) && (has(case, Variant::Window) || has(case, Variant::Windows))
+}
 
 /// Whether NCCL may run one of its symmetric kernels, which there are for three primitives.
 fn symmetric(case: &Case) -> bool {
@@ -98,15 +133,24 @@ fn unaligned(case: &Case) -> bool {
     case.variants.iter().any(offset)
 }
 
-/// What is known of wrong data in such a case with this version of NCCL, and what to do.
-pub fn data(case: &Case, ranks: u32, version: &str) -> Option<String> {
-    let version: Version = version.parse().ok()?;
-    let has = |bug: &&DataBug| bug.from <= version && version < bug.fixed && (bug.shows)(case, ranks);
-    let DataBug { fixed, what, instead, .. } = DATA_BUGS.iter().find(has)?;
-    Some(format!(
-        "known: NCCL before {fixed}: {what}. Take {fixed} or newer{instead}. This case may have met that, or something new: \
-         the same case on {fixed} tells"
-    ))
+/// What is known of such a failure of this case with the environment's version of NCCL, and what to do.
+pub fn bug(case: &Case, environment: &Environment, kind: FailKind) -> Option<String> {
+    let version: Version = environment.nccl_version.parse().ok()?;
+    let meets = |bug: &&Bug| {
+        let over = matches!(bug.to, Until::Fixed(fixed) if version >= fixed);
+        bug.from <= version && !over && bug.gives.contains(&kind) && (bug.shows)(case, environment)
+    };
+    let Bug { to, what, instead, .. } = BUGS.iter().find(meets)?;
+    Some(match to {
+        Until::Fixed(fixed) => format!(
+            "known: NCCL before {fixed}: {what}. Take {fixed} or newer{instead}. This case may have met that, or something \
+             new: the same case on {fixed} tells"
+        ),
+        Until::Seen(newest) => format!(
+            "known: NCCL to {newest} at least: {what}. No version is known to be without it. This case may have met that, or \
+             something new: the same case without a graph{instead} tells"
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -126,8 +170,9 @@ mod tests {
 
     #[test]
     fn a_known_data_fault_is_named_with_the_version_that_ends_it_and_for_no_other_case() {
-        let known = |name: &str, ranks, version| {
-            let said = data(&name.parse().unwrap(), ranks, version)?;
+        let known = |name: &str, ranks, version: &str| {
+            let environment = Environment { ranks, nccl_version: version.to_owned(), ..Environment::default() };
+            let said = bug(&name.parse().unwrap(), &environment, FailKind::Data)?;
             said.split_once("Take ")?.1.split_once(" or newer").map(|(fixed, _)| fixed.to_owned())
         };
         let is = |version: &str| Some(version.to_owned());
@@ -145,6 +190,23 @@ mod tests {
         assert_eq!(known("sendrecv::none::float::64KiB@window+pipeline+early", 2, "2.28.9"), None);
         assert_eq!(known("all_reduce::avg::bfloat16::1048584B", 2, "2.28.9"), None);
         assert_eq!(known("all_reduce::avg::bfloat16::1048584B", 1, ""), None);
+    }
+
+    #[test]
+    fn a_fault_without_a_fix_is_named_for_what_it_gives_where_it_was_seen() {
+        let known = |name: &str, ranks_per_gpu, kind| {
+            let environment =
+                Environment { ranks: 2, ranks_per_gpu, nccl_version: "2.30.7".to_owned(), ..Environment::default() };
+            bug(&name.parse().unwrap(), &environment, kind)
+        };
+        let case = "all_gather::none::float::1GiB@window+cta2+graph+pipeline";
+        for kind in [FailKind::Data, FailKind::Hang] {
+            assert!(known(case, 2, kind).unwrap().contains("No version is known to be without it"));
+        }
+        assert_eq!(known(case, 2, FailKind::Slow), None);
+        assert_eq!(known(case, 1, FailKind::Hang), None);
+        assert_eq!(known("all_gather::none::float::1GiB@window+cta2+pipeline", 2, FailKind::Hang), None);
+        assert_eq!(known("all_reduce::sum::float::1GiB@window+cta2+graph+pipeline", 2, FailKind::Hang), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::Session;
 use crate::fleet::inquest;
 use crate::fleet::protocol::Request;
 use crate::run::known;
-use crate::run::result::{CaseResult, FailKind, Outcome};
+use crate::run::result::{CaseResult, Outcome};
 
 impl Session {
     /// Where calls return errors, what ranks say of them and how far each got may tell more.
@@ -23,8 +23,17 @@ impl Session {
             let verdict = diagnosis.verdict;
             result.message += &format!("\ncalls differ: {}: {}", verdict.class, verdict.summary);
             result.verdict = Some(verdict);
-        } else if result.kind == Some(FailKind::Data)
-            && let Some(known) = known::data(&request.case, request.ranks, &self.environment.nccl_version)
+        } else {
+            self.recall(request, result);
+        }
+    }
+
+    /// What the library is known for, where a failure can be laid to no rank.
+    pub(super) fn recall(&self, request: &Request, result: &mut CaseResult) {
+        let nobody = result.verdict.as_ref().is_none_or(|verdict| verdict.culprit_ranks.is_empty());
+        if nobody
+            && let Some(kind) = result.kind
+            && let Some(known) = known::bug(&request.case, &self.environment, kind)
         {
             result.message += &format!("\n{known}");
         }
