@@ -4,8 +4,8 @@
 //! of all (nobody, where no ranks are elsewhere), and hands the answer on. As soon as one is not well the gate stands open for
 //! that meeting: each goes to the coordinator itself, which has to know who has come and who is held up.
 //!
-//! Every rank comes to every meeting, so that all count the same number of it, and nothing is ever reset. Where some do not
-//! come any more, the workers are replaced, and their gate with them.
+//! Meetings have numbers that only grow, by case and then by meeting, so that nothing is ever reset: who is one meeting short in
+//! a case that went wrong meets the others again in the next.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,8 +18,12 @@ use crate::backend::host::Region;
 /// How long one who waits stays awake, where each process can have a core.
 const AWAKE: Duration = Duration::from_micros(50);
 
-/// Where the words are: what is slept on, arrivals of all meetings, the last meeting that stands open, and the last one
-/// that was answered, doubled, with the answer in its lowest bit.
+/// Bits of a meeting's number within its case, and of how many have come to it.
+const MEETINGS: u32 = 16;
+const WORKERS: u32 = 16;
+
+/// Where the words are: what is slept on, the latest meeting that somebody has come to, with how many have, the last one that
+/// stands open, and the last one that was answered, doubled, with the answer in its lowest bit.
 const ARRIVED: usize = 8;
 const OPEN: usize = 16;
 const ANSWERED: usize = 24;
@@ -29,7 +33,7 @@ pub struct Gate {
     memory: Region,
     size: u64,
     awake: bool,
-    /// Meetings that this worker has come to.
+    /// Of the meeting that this worker has come to last.
     number: AtomicU64,
 }
 
@@ -60,6 +64,11 @@ impl Gate {
         self.size as u32
     }
 
+    /// Starts a case. Its number is larger than those before.
+    pub fn begin(&self, case: u64) {
+        self.number.fetch_max(case << MEETINGS, Ordering::Relaxed);
+    }
+
     /// Comes to the next meeting, and waits as long as others of this host may come.
     pub fn arrive(&self, well: bool) -> Way {
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
@@ -71,15 +80,15 @@ impl Gate {
         if !well {
             open.fetch_max(number, Ordering::AcqRel);
         }
-        let last = arrived.fetch_add(1, Ordering::AcqRel) + 1 == number * self.size;
+        let here = join(arrived, number);
         if !well {
             ring(bell);
             return Way::Alone;
         }
-        if open.load(Ordering::Acquire) == number {
+        if here == 0 || open.load(Ordering::Acquire) == number {
             return Way::Alone;
         }
-        if last {
+        if here == self.size {
             return Way::Speak;
         }
         self.wait(number, bell)
@@ -119,6 +128,17 @@ impl Gate {
         }
         (load(OPEN) == number).then_some(Way::Alone)
     }
+}
+
+/// How many have come to this meeting, the caller among them; 0 where others are at a later one.
+fn join(arrived: &AtomicU64, number: u64) -> u64 {
+    let one_more = |word: u64| match (word >> WORKERS).cmp(&number) {
+        std::cmp::Ordering::Less => Some(number << WORKERS | 1),
+        std::cmp::Ordering::Equal => Some(word + 1),
+        std::cmp::Ordering::Greater => None,
+    };
+    let before = arrived.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+    before.map_or(0, |word| if word >> WORKERS == number { (word + 1) & ((1 << WORKERS) - 1) } else { 1 })
 }
 
 /// Wakes all who wait.
@@ -185,6 +205,22 @@ mod tests {
             assert_eq!(waits.join().unwrap(), Way::Alone);
         });
         assert_eq!(gates[2].arrive(true), Way::Alone, "who comes later");
+    }
+
+    #[test]
+    fn who_has_missed_a_meeting_of_one_case_meets_the_others_in_the_next() {
+        let gates = gates(3);
+        let begin = |case| gates.iter().for_each(|gate| gate.begin(case));
+        begin(7);
+        assert_eq!(meet(&gates, Some(0), true), [Way::Alone; 3]);
+        // rank 0 has reported; the others wait for it in vain, and are let go
+        assert_eq!([gates[1].arrive(false), gates[2].arrive(true)], [Way::Alone; 2]);
+        begin(8);
+        for _ in 0..3 {
+            assert_eq!(meet(&gates, None, true).iter().filter(|way| **way == Way::Met(true)).count(), 2);
+        }
+        gates[0].number.store(1, Ordering::Relaxed);
+        assert_eq!(gates[0].arrive(true), Way::Alone, "who comes to a meeting that is over");
     }
 
     #[test]

@@ -166,6 +166,7 @@ fn serve(mut post: Post, mut stream: &TcpStream, told: &Receiver<ToAll>) -> anyh
     loop {
         let ToAll::Case(request) = told.recv()? else { bail!("the coordinator spoke out of turn") };
         log.begin(request.epoch, &request.case.name());
+        meeting.gate.begin(request.epoch);
         // A panic has said what it had to say. Unwinding would take the station down, which waits for the library, and
         // others would hear of this rank's end only then.
         let run = AssertUnwindSafe(|| worker::run(station, meeting, &request));
