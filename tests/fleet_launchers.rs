@@ -228,6 +228,25 @@ fn a_killed_agent_ends_the_run_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_stopped_agent_is_named_at_the_deadline() {
+    let (mut job, workers) = long("6");
+    send(job.pid(1), Signal::STOP);
+    let journal = job.json(0).with_extension("json.partial");
+    within(Duration::from_secs(60), "the first case's end", || {
+        fs::read_to_string(&journal).is_ok_and(|journal| journal.contains("\"outcome\""))
+    });
+    // the next communicator waits for the agent
+    send(job.pid(0), Signal::INT);
+    within(Duration::from_secs(30), "the coordinator's end", || job.children[0].try_wait().unwrap().is_some());
+    send(job.pid(1), Signal::KILL);
+    job.wait();
+    let case = &job.results(0).cases[0];
+    assert_eq!((case.outcome, case.kind), (Outcome::Fail, Some(FailKind::Hang)), "{}", case.message);
+    assert!(case.message.contains("the process that has started it does not answer"), "{}", case.message);
+    within(Duration::from_secs(5), "an end of all workers", || !workers.iter().any(|pid| running(*pid)));
+}
+
+#[test]
 fn with_its_coordinator_everything_ends() {
     let (mut job, workers) = long("60");
     send(job.pid(0), Signal::KILL);

@@ -84,6 +84,7 @@ fn behind_threads_that_are_stuck_ranks_are_processes() {
     for next in rest {
         assert_eq!(next.outcome, Outcome::Pass, "{}: {}", next.name, next.message);
         assert!(!next.message.contains("recovery"), "{}", next.message);
+        assert!(next.reference.note.contains("beside threads that are stuck"), "{:?}", next.reference);
     }
     assert_eq!(run.ended.aborted, None);
     assert!(run.seconds[0] < DEADLINE.as_secs_f64() + 15.0, "{:?}", run.seconds);

@@ -57,7 +57,7 @@ fn after_damage<T: Send>(
     })
 }
 
-/// Seconds that one rank waits for `bytes` from another.
+/// Seconds from when one rank begins to send `bytes` until another has them.
 fn transfer_time(bytes: u64, damage: impl Fn(&Damage) + Sync) -> f64 {
     let times = after_damage(2, damage, |rank, station| {
         station.prepare(&need(bytes, bytes)).unwrap();
@@ -69,9 +69,10 @@ fn transfer_time(bytes: u64, damage: impl Fn(&Damage) + Sync) -> f64 {
         let start = Instant::now();
         let way = if rank == 0 { transfer(Direction::Send, 1, bytes) } else { transfer(Direction::Recv, 0, bytes) };
         station.exchange(&[way]).unwrap();
-        start.elapsed().as_secs_f64()
+        (start, Instant::now())
     });
-    times[1]
+    let [(sent, _), (_, received)] = times[..] else { panic!("two ranks") };
+    (received - sent).as_secs_f64()
 }
 
 #[test]

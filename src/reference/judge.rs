@@ -45,6 +45,13 @@ pub struct Judged {
     pub failure: Option<(FailKind, String)>,
 }
 
+impl Judged {
+    /// Without an assertion: why.
+    pub fn not(why: &str) -> Judged {
+        Judged { judgement: Judgement { note: why.to_owned(), ..Judgement::default() }, failure: None }
+    }
+}
+
 /// What to say of a case under `--require-reference`: `None` where a measured range was asserted.
 pub fn missing_reference(judgement: &Judgement) -> Option<String> {
     let why = match judgement.status {

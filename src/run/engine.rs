@@ -29,7 +29,7 @@ use crate::fleet::processes::Crew;
 use crate::fleet::protocol::{Measured, Request};
 use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team, Watch, Workers};
 use crate::fleet::{deadline, footprint};
-use crate::reference::{Observed, References, Subject, missing_reference};
+use crate::reference::{Judged, Observed, References, Subject, missing_reference};
 
 /// Communicators in a row that may fail to come about in time before the machine counts as one that cannot run it.
 const LATE_OPENINGS: u32 = 2;
@@ -39,7 +39,10 @@ const INTERRUPTED: &str = "not run: interrupted";
 
 /// Told with the case that has left threads behind.
 const STUCK: &str = "\nrecovery: threads are stuck in the library and cannot be killed. Each rank of the cases that follow is a process of \
-                     its own, beside what this process still holds of the GPUs: run them again alone before their times are judged";
+                     its own, beside what this process still holds of the GPUs";
+
+/// Why the bandwidth of cases behind it is not asserted.
+const BESIDE: &str = "its ranks were processes beside threads that are stuck in the library: run it again alone";
 
 /// How a run ended.
 #[derive(Debug)]
@@ -91,6 +94,7 @@ pub fn run(
         team: None,
         stuck: false,
         fresh: true,
+        harmed: false,
         late: 0,
         interrupt,
         interrupted: false,
@@ -182,6 +186,8 @@ struct Session {
     stuck: bool,
     /// The team has not run a case yet.
     fresh: bool,
+    /// It was asked for a deliberate fault.
+    harmed: bool,
     /// Communicators in a row that were not made in time.
     late: u32,
     interrupt: Arc<AtomicBool>,
@@ -361,7 +367,10 @@ impl Session {
             }
             Err(NoTeam::Late(findings)) => {
                 // who dies on the way is the case's misfortune, not the machine's
-                self.late += u32::from(matches!(findings.cause, Cause::Deadline(_)));
+                if matches!(findings.cause, Cause::Deadline(_)) {
+                    self.late += 1;
+                    self.forsake(making); // the thread that was to make it is left behind
+                }
                 let result = stopped(case, request.ranks, &findings);
                 if self.late >= LATE_OPENINGS {
                     self.abort(&Unavailable(format!("{LATE_OPENINGS} communicators in a row were not made in time")));
@@ -373,6 +382,7 @@ impl Session {
             return Err(Box::new(result));
         }
         let first = std::mem::replace(&mut self.fresh, false);
+        self.harmed |= request.fault.is_some();
         let Environment { backend, ranks_per_gpu, .. } = &self.environment;
         let turns = self.layout() == LayoutChoice::Processes && *ranks_per_gpu > 1;
         let limit = limit.unwrap_or_else(|| deadline::derived(request, backend, turns, first, self.seen));
@@ -407,14 +417,14 @@ impl Session {
                     self.examine(request, &mut result);
                 }
                 if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
-                    self.replace(request, &mut result); // what is left of the communicator cannot be trusted
+                    self.replace(&mut result); // what is left of the communicator cannot be trusted
                 }
                 result
             }
             CaseEnded::Stopped(findings) => {
                 let mut result = stopped(case, ranks, findings);
                 self.recall(request, &mut result);
-                self.replace(request, &mut result);
+                self.replace(&mut result);
                 result
             }
             CaseEnded::Interrupted => {
@@ -447,24 +457,35 @@ impl Session {
         };
         self.paths.follow(&team.processes());
         self.team = Some((*making, team));
-        (self.fresh, self.late) = (true, 0);
+        (self.fresh, self.harmed, self.late) = (true, false, 0);
         Ok(())
     }
 
-    /// Ends the team; false if it cannot be ended.
-    fn dismiss(&mut self) -> bool {
-        self.team.take().is_none_or(|(_, team)| team.dismiss())
+    /// Ends the team, so that the next case gets another. Threads that a deliberate fault holds up are not the library's.
+    fn dismiss(&mut self) {
+        if let Some((making, team)) = self.team.take()
+            && !team.dismiss()
+            && !self.harmed
+        {
+            self.forsake(&making);
+        }
     }
 
-    /// Ends a team that is of no use any more, so that the next case gets another. Where its threads do not come back, ranks are
-    /// processes from then on, if they can be, as those can be killed: what else a process does whose library is stuck may never
-    /// end. Threads that a deliberate fault holds up are not the library's.
-    fn replace(&mut self, request: &Request, result: &mut CaseResult) {
-        let processes = || self.backend.recipe(&Making::of(&request.case)).is_ok();
-        let can = self.layout() == LayoutChoice::Threads && request.fault.is_none() && processes();
-        if !self.dismiss() && can {
-            self.stuck = true;
+    /// The same, after a case that has made the team useless: if threads stay behind, it says so.
+    fn replace(&mut self, result: &mut CaseResult) {
+        let before = self.stuck;
+        self.dismiss();
+        if self.stuck && !before {
             result.message.push_str(STUCK);
+        }
+    }
+
+    /// Has ranks be processes from now on, if they can be, as those can be killed: what else is done in a process whose library is
+    /// stuck may never end. What was seen of threads says nothing of them.
+    fn forsake(&mut self, making: &Making) {
+        if self.layout() == LayoutChoice::Threads && self.backend.recipe(making).is_ok() {
+            self.stuck = true;
+            self.seen = deadline::Seen::default();
         }
     }
 
@@ -496,15 +517,19 @@ impl Session {
         if result.outcome != Outcome::Pass || case.fault().is_some() {
             return;
         }
-        let judged = self.references.judge(&Subject {
-            environment: &self.environment,
-            observed: Observed::default(),
-            case,
-            ranks: self.environment.ranks,
-            bytes: result.bytes,
-            placements: &result.placements,
-            path: result.path.as_ref(),
-        });
+        let judged = if self.stuck {
+            Judged::not(BESIDE)
+        } else {
+            self.references.judge(&Subject {
+                environment: &self.environment,
+                observed: Observed::default(),
+                case,
+                ranks: self.environment.ranks,
+                bytes: result.bytes,
+                placements: &result.placements,
+                path: result.path.as_ref(),
+            })
+        };
         result.reference = judged.judgement;
         let missing = || {
             let required = self.plan.require_reference;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -23,7 +24,7 @@ pub struct Worker {
 }
 
 /// How long a worker may take to take in what it is told; it listens whatever it does, unless it is stopped.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Worker {
     /// Starts it and gives it its orders. Its standard input stays open as long as this lives: it ends with it.
@@ -31,7 +32,7 @@ impl Worker {
     /// Call this on a thread that outlives the worker: the kernel kills it when the thread ends.
     pub(super) fn start(orders: &Orders) -> io::Result<Worker> {
         let mut command = Command::new(std::env::current_exe()?);
-        let (mut line, theirs) = UnixStream::pair()?;
+        let (line, theirs) = UnixStream::pair()?;
         line.set_write_timeout(Some(PATIENCE))?;
         command.arg(COMMAND).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).process_group(0);
         // One fixed address serves one communicator; workers are told the identity of each.
@@ -40,14 +41,17 @@ impl Worker {
             let unset = |(name, _): &(&str, String)| std::env::var_os(name).is_none();
             command.envs(nccl::sharing(orders.ranks_per_gpu).into_iter().filter(unset));
         }
-        let child = command.spawn()?;
-        wire::send(&mut line, orders)?;
-        Ok(Worker { child, line })
+        let mut worker = Worker { child: command.spawn()?, line };
+        wire::send(&mut worker.line, orders)?;
+        Ok(worker)
     }
 
-    /// Tells it something. One that does not hear has ended or is stopped, which is found out where it is missed.
+    /// Tells it something. One that does not take it in has ended or is stopped, and hears nothing any more: half of a message is
+    /// none.
     pub fn tell(&mut self, frame: &[u8]) {
-        let _ = self.line.write_all(frame);
+        if self.line.write_all(frame).is_err() {
+            let _ = self.line.shutdown(Shutdown::Both);
+        }
     }
 
     /// Its process.

@@ -113,7 +113,8 @@ impl Crew {
         self.staff.logs().iter().flatten().any(|log| log.troubles().is_some())
     }
 
-    /// Lets those go who wait in the meeting, and takes their reports; who is stuck in a call is aborted.
+    /// Lets those go who wait for an answer, and takes their reports. Who is stuck in a call, or waits at its host's gate for one
+    /// that is, is aborted.
     fn released(&mut self, meeting: &Round, mut reports: Gathered<Vec<Report>>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
         self.answer(meeting.speakers(), &Down::Met(false));
@@ -137,6 +138,9 @@ impl Crew {
         let mut witnesses = Vec::new();
         for (rank, ((liveness, log), mut messages)) in (0..).zip(known) {
             messages.extend(log.as_ref().and_then(Log::troubles));
+            if log.is_none() && liveness == Liveness::Alive {
+                messages.push("the process that has started it does not answer".to_owned());
+            }
             witnesses.push(Witness { rank, host: hosts.next().unwrap_or_default(), liveness, log, messages });
         }
         witnesses
@@ -163,12 +167,12 @@ impl Workers for Crew {
         let mut said = vec![Vec::new(); self.ranks as usize];
         let mut give_up: Option<Instant> = None;
         let mut looked = false;
-        // who cannot be told is dead, which is noticed below
+        // who does not hear is missed below
         self.staff.tell(ToAll::Case(Box::new(request.clone())));
         while !reports.complete() {
             let mut silent = false;
             match self.members.hear(LOOK) {
-                Some((rank, Heard::Said(Up::Meet { together, well }))) => {
+                Some((rank, Heard::Said(Up::Meet { together, well }))) if (1..=self.ranks).contains(&together) => {
                     if let Some((speakers, all)) = meeting.arrive(rank, together, well) {
                         self.answer(&speakers, &Down::Met(all));
                     }
@@ -176,7 +180,14 @@ impl Workers for Crew {
                 Some((rank, Heard::Said(Up::Reports(own)))) => reports.put(rank, own),
                 Some((
                     rank,
-                    Heard::Said(Up::Ready | Up::Failed(_) | Up::Unsupported(_) | Up::Identity(_) | Up::Listening(_)),
+                    Heard::Said(
+                        Up::Ready
+                        | Up::Failed(_)
+                        | Up::Unsupported(_)
+                        | Up::Identity(_)
+                        | Up::Listening(_)
+                        | Up::Meet { .. },
+                    ),
                 )) => note(&mut said, rank, "spoke out of turn"),
                 Some((rank, Heard::Lost(why))) => {
                     note(&mut said, rank, &format!("its connection ended: {why}"));

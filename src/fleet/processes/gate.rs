@@ -1,8 +1,9 @@
-//! Where worker processes of one host meet, so that one of them speaks to the coordinator for all.
+//! Where the worker processes that one process has started meet, so that one of them speaks to the coordinator for all.
 //!
 //! It is some words in memory that the workers share. Whoever comes last, while all are well, asks the coordinator on behalf
 //! of all (nobody, where no ranks are elsewhere), and hands the answer on. As soon as one is not well the gate stands open for
-//! that meeting: each goes to the coordinator itself, which has to know who has come and who is held up.
+//! that meeting: each goes to the coordinator itself, which has to know who has come and who is held up. Under a launcher
+//! that starts a process for each rank, each has a gate of its own.
 //!
 //! Meetings have numbers that only grow, by case and then by meeting, so that nothing is ever reset: who is one meeting short in
 //! a case that went wrong meets the others again in the next.
@@ -85,7 +86,7 @@ impl Gate {
             ring(bell);
             return Way::Alone;
         }
-        if here == 0 || open.load(Ordering::Acquire) == number {
+        if here == 0 || open.load(Ordering::Acquire) >= number {
             return Way::Alone;
         }
         if here == self.size {
@@ -126,7 +127,7 @@ impl Gate {
         if answered >> 1 == number {
             return Some(Way::Met(answered & 1 == 1));
         }
-        (load(OPEN) == number).then_some(Way::Alone)
+        (load(OPEN) >= number).then_some(Way::Alone)
     }
 }
 

@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 use super::Orders;
 use super::gate::{Gate, Way};
 use super::squad::gate_at;
-use super::wire::{self, Down, Hello, MOST, ToAll, Up, Who};
+use super::wire::{self, Down, Hello, MOST, NoMessage, ToAll, Up, Who};
 use crate::backend::host::{HostBackend, Joining, Listener};
 use crate::backend::nccl::process::Candidate;
 use crate::backend::{Opening, Recipe, Station, Watcher};
@@ -73,12 +73,21 @@ pub fn main() -> anyhow::Result<()> {
 /// Hears what all workers are told. Whoever has started this process holds the other end as long as it lives: this one ends
 /// with it, whatever it is doing.
 fn listen(hear: &Sender<ToAll>) {
-    while let Ok(word) = wire::receive(&mut io::stdin().lock(), MOST) {
-        if hear.send(word).is_err() {
-            break;
+    let mut stdin = io::stdin().lock();
+    loop {
+        match wire::receive(&mut stdin, MOST) {
+            Ok(word) => {
+                if hear.send(word).is_err() {
+                    std::process::exit(0);
+                }
+            }
+            Err(NoMessage::Io(_)) => std::process::exit(0),
+            Err(garbage) => {
+                eprintln!("a worker cannot go on: on its standard input came {garbage}");
+                std::process::exit(1);
+            }
         }
     }
-    std::process::exit(0);
 }
 
 fn station(orders: &Orders, stream: &mut TcpStream, told: &Receiver<ToAll>) -> anyhow::Result<Post> {

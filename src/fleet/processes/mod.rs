@@ -13,8 +13,8 @@
 //! agent's workers are children of the agent: whatever they do to themselves, the agent lives, and the next case can run.
 //!
 //! What all workers are told alike, as a case to run, comes from whoever has started them, so that the coordinator says it once
-//! to each host. Workers of one squad meet at a gate in memory that they share, and one of them speaks for all: the coordinator hears of
-//! a meeting once from each host, and not at all where there is only one.
+//! to each agent. Workers of one squad meet at a gate in memory that they share, and one of them speaks for all: the coordinator
+//! hears of a meeting once from each agent's, and not at all where all are its own.
 //!
 //! A worker's calls are recorded in memory that its parent shares, so that those of one that was killed can be read. All
 //! shared memory is without a name, and a worker dies with its parent, however that ends: nothing is left behind.

@@ -10,7 +10,7 @@ pub use lent::Lent;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -85,6 +85,8 @@ impl Agent {
         if let Err(error) = self.stream.write_all(frame) {
             // the kernel gives the reason once, to whoever asks first
             self.silent |= silence::silent(&error);
+            // half of a message is none
+            let _ = self.stream.shutdown(Shutdown::Both);
         }
     }
 }

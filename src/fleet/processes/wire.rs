@@ -1,4 +1,5 @@
-//! What coordinator, agents and workers say to each other: frames of JSON behind their length, over TCP.
+//! What coordinator, agents and workers say to each other: frames of JSON behind their length, over TCP
+//! and on workers' standard input.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;

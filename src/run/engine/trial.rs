@@ -36,7 +36,7 @@ type Over = Box<CaseResult>;
 /// Runs the case.
 pub(super) fn run(session: &mut Session, case: &Case, kind: Kind) -> CaseResult {
     let ranks = session.environment.ranks;
-    if let Some(why) = kind.lacks(&session.environment, session.plan.layout == LayoutChoice::Processes) {
+    if let Some(why) = kind.lacks(&session.environment, session.layout() == LayoutChoice::Processes) {
         return session.skip(case, why);
     }
     if !session.plan.check {
