@@ -113,10 +113,10 @@ impl Crew {
         self.staff.logs().iter().flatten().any(|log| log.troubles().is_some())
     }
 
-    /// Lets those go who wait for an answer, and takes their reports. Who is stuck in a call, or waits at its host's gate for one
-    /// that is, is aborted.
+    /// Lets those go who wait for others, and takes their reports. Who is stuck in a call is aborted.
     fn released(&mut self, meeting: &Round, mut reports: Gathered<Vec<Report>>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
+        self.staff.tell(ToAll::Release);
         self.answer(meeting.speakers(), &Down::Met(false));
         while let Some((rank, heard)) = self.members.hear(end.saturating_duration_since(Instant::now())) {
             match heard {

@@ -95,6 +95,15 @@ impl Gate {
         self.wait(number, bell)
     }
 
+    /// Lets all go alone who wait in the present case, or come yet.
+    pub fn open(&self) {
+        let case = self.number.load(Ordering::Relaxed) >> MEETINGS;
+        if let (Some(bell), Some(open)) = (self.memory.word(), self.memory.long(OPEN)) {
+            open.fetch_max(((case + 1) << MEETINGS) - 1, Ordering::AcqRel);
+            ring(bell);
+        }
+    }
+
     /// Says the answer to those who wait.
     pub fn answer(&self, all: bool) {
         let number = self.number.load(Ordering::Relaxed);
@@ -206,6 +215,21 @@ mod tests {
             assert_eq!(waits.join().unwrap(), Way::Alone);
         });
         assert_eq!(gates[2].arrive(true), Way::Alone, "who comes later");
+    }
+
+    #[test]
+    fn a_case_that_is_given_up_has_no_gate_and_the_next_one_has() {
+        let gates = gates(3);
+        gates.iter().for_each(|gate| gate.begin(4));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| gates[0].arrive(true));
+            std::thread::sleep(Duration::from_millis(20));
+            gates[2].open();
+            assert_eq!(waits.join().unwrap(), Way::Alone);
+        });
+        assert_eq!([gates[1].arrive(true), gates[1].arrive(true)], [Way::Alone; 2]);
+        gates.iter().for_each(|gate| gate.begin(5));
+        assert_eq!(meet(&gates, None, true).iter().filter(|way| **way == Way::Met(true)).count(), 2);
     }
 
     #[test]

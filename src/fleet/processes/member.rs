@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -40,7 +40,9 @@ pub fn main() -> anyhow::Result<()> {
     let orders: Orders = wire::receive(&mut io::stdin().lock(), MOST_ORDERS)
         .context("no orders on the standard input: `collcheck run --layout processes` starts workers")?;
     let (hear, told) = channel();
-    std::thread::Builder::new().name("orders".to_owned()).spawn(move || listen(&hear))?;
+    let gate = Arc::new(OnceLock::new());
+    let to_open = gate.clone();
+    std::thread::Builder::new().name("orders".to_owned()).spawn(move || listen(&hear, &to_open))?;
 
     let mut stream = TcpStream::connect(orders.address).context("the coordinator does not listen")?;
     stream.set_nodelay(true)?;
@@ -54,7 +56,7 @@ pub fn main() -> anyhow::Result<()> {
         Down::Refused(why) | Down::Stranger(why) => bail!("the coordinator refused rank {}: {why}", orders.rank),
         _ => bail!("the coordinator spoke out of turn"),
     }
-    match station(&orders, &mut stream, &told) {
+    match station(&orders, &mut stream, &told, &gate) {
         Ok(post) => {
             wire::send(&mut stream, &Up::Ready)?;
             serve(post, &stream, &told)
@@ -72,10 +74,11 @@ pub fn main() -> anyhow::Result<()> {
 
 /// Hears what all workers are told. Whoever has started this process holds the other end as long as it lives: this one ends
 /// with it, whatever it is doing.
-fn listen(hear: &Sender<ToAll>) {
+fn listen(hear: &Sender<ToAll>, gate: &OnceLock<Arc<Gate>>) {
     let mut stdin = io::stdin().lock();
     loop {
         match wire::receive(&mut stdin, MOST) {
+            Ok(ToAll::Release) => gate.get().into_iter().for_each(|gate| gate.open()),
             Ok(word) => {
                 if hear.send(word).is_err() {
                     std::process::exit(0);
@@ -90,13 +93,19 @@ fn listen(hear: &Sender<ToAll>) {
     }
 }
 
-fn station(orders: &Orders, stream: &mut TcpStream, told: &Receiver<ToAll>) -> anyhow::Result<Post> {
+fn station(
+    orders: &Orders,
+    stream: &mut TcpStream,
+    told: &Receiver<ToAll>,
+    shown: &OnceLock<Arc<Gate>>,
+) -> anyhow::Result<Post> {
     const OUT_OF_TURN: &str = "the coordinator spoke out of turn";
     let ToAll::Cases(cases) = told.recv()? else { bail!(OUT_OF_TURN) };
     let memory = lent(&orders.logs)?;
     let log = Log::shared(&memory, orders.slot).context("the log cannot be mapped")?;
     let gate =
         Gate::over(&memory, gate_at(orders.siblings.into()), orders.siblings).context("the gate cannot be mapped")?;
+    let gate = Arc::clone(shown.get_or_init(|| Arc::new(gate)));
     let stream_too = Mutex::new(stream.try_clone()?);
     let far = Arc::new(Far { gate, ranks: orders.ranks, stream: stream_too, log: log.clone() });
     let station: Box<dyn Station> = match &orders.recipe {
@@ -193,7 +202,7 @@ fn end_at_once() -> ! {
 
 /// A meeting at this host's gate and, as far as ranks are elsewhere, through the coordinator.
 struct Far {
-    gate: Gate,
+    gate: Arc<Gate>,
     ranks: u32,
     stream: Mutex<TcpStream>,
     log: Log,

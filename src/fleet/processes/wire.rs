@@ -109,6 +109,8 @@ pub enum ToAll {
     Book(Book),
     /// A case to run.
     Case(Box<Request>),
+    /// The case is given up: nobody is to wait for others of its host any more.
+    Release,
 }
 
 /// Why there is no message.
