@@ -2,6 +2,7 @@
 
 mod account;
 mod hub;
+mod present;
 mod trial;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +25,9 @@ use super::ras::Ras;
 use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
-use crate::fleet::inquest::{Cause, Witness};
-use crate::fleet::processes::Crew;
+use crate::fleet::inquest::Cause;
 use crate::fleet::protocol::{Measured, Request};
-use crate::fleet::team::{Ended as CaseEnded, NoTeam, Team, Watch, Workers};
+use crate::fleet::team::{Ended as CaseEnded, NoTeam, Watch, Workers};
 use crate::fleet::{deadline, footprint};
 use crate::reference::{Judged, Observed, References, Subject, missing_reference};
 
@@ -36,10 +36,6 @@ const LATE_OPENINGS: u32 = 2;
 
 /// Why cases are not run after an interruption.
 const INTERRUPTED: &str = "not run: interrupted";
-
-/// Told with the case that has left threads behind.
-const STUCK: &str = "\nrecovery: threads are stuck in the library and cannot be killed. Each rank of the cases that follow is a process of \
-                     its own, beside what this process still holds of the GPUs";
 
 /// Why the bandwidth of cases behind it is not asserted.
 const BESIDE: &str = "its ranks were processes beside threads that are stuck in the library: run it again alone";
@@ -398,11 +394,6 @@ impl Session {
         }
     }
 
-    /// The ranks' logs, as long as their team is there.
-    fn witnesses(&mut self) -> Vec<Witness> {
-        self.team.as_mut().map(|(_, team)| team.witnesses()).unwrap_or_default()
-    }
-
     /// The result of a request that a team has answered.
     fn conclude(&mut self, request: &Request, ended: &CaseEnded) -> CaseResult {
         let (case, ranks) = (&request.case, request.ranks);
@@ -441,57 +432,6 @@ impl Session {
         let needed = footprint(case, self.environment.ranks);
         let (needs, free) = (gib(needed), gib(limit));
         (needed > limit).then(|| format!("does not fit in memory: needs {needs} on each rank, {free} are free for it"))
-    }
-
-    /// A team whose communicator is made so.
-    fn assure_team(&mut self, making: &Making) -> Result<(), NoTeam> {
-        if self.team.as_ref().is_some_and(|(made, _)| made == making) {
-            return Ok(());
-        }
-        self.dismiss(); // its memory is needed
-        let alike: Vec<Case> = self.plan.cases.iter().filter(|c| Making::of(c) == *making).cloned().collect();
-        let limit = deadline::making(self.environment.ranks);
-        let team: Box<dyn Workers> = match self.layout() {
-            LayoutChoice::Threads => Box::new(Team::start(&self.backend, alike, making, limit, &self.interrupt)?),
-            LayoutChoice::Processes => Box::new(Crew::start(&self.backend, alike, making, limit, &self.interrupt)?),
-        };
-        self.paths.follow(&team.processes());
-        self.team = Some((*making, team));
-        (self.fresh, self.harmed, self.late) = (true, false, 0);
-        Ok(())
-    }
-
-    /// Ends the team, so that the next case gets another. Threads that a deliberate fault holds up are not the library's.
-    fn dismiss(&mut self) {
-        if let Some((making, team)) = self.team.take()
-            && !team.dismiss()
-            && !self.harmed
-        {
-            self.forsake(&making);
-        }
-    }
-
-    /// The same, after a case that has made the team useless: if threads stay behind, it says so.
-    fn replace(&mut self, result: &mut CaseResult) {
-        let before = self.stuck;
-        self.dismiss();
-        if self.stuck && !before {
-            result.message.push_str(STUCK);
-        }
-    }
-
-    /// Has ranks be processes from now on, if they can be, as those can be killed: what else is done in a process whose library is
-    /// stuck may never end. What was seen of threads says nothing of them.
-    fn forsake(&mut self, making: &Making) {
-        if self.layout() == LayoutChoice::Threads && self.backend.recipe(making).is_ok() {
-            self.stuck = true;
-            self.seen = deadline::Seen::default();
-        }
-    }
-
-    /// What ranks are.
-    fn layout(&self) -> LayoutChoice {
-        if self.stuck { LayoutChoice::Processes } else { self.plan.layout }
     }
 
     /// Notes the interruption, and says why further cases are not run.
