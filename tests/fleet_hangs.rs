@@ -126,6 +126,20 @@ fn a_call_that_one_rank_is_refused_fails_with_its_reason_and_frees_the_others() 
     assert!(run.seconds[0] < 10.0, "{:?}", run.seconds);
 }
 
+/// Where ranks meet no more before the end, too; and at a deadline it is the reason that counts, not that others wait.
+#[test]
+fn a_timed_call_that_one_rank_is_refused_fails_with_its_reason_too() {
+    // by the clock and by marks, out of place and in place
+    for launch in [4, 8, LAUNCHES + 4, LAUNCHES + 8] {
+        let fault = Fault { rank: 1, launch, misdeed: Misdeed::Refuse };
+        let run = run(Faulty::new(4, Some(fault)), plan(&[CASE, NEXT[0]], DEADLINE));
+        let first = &run.results[0];
+        assert_eq!((first.outcome, first.kind), (Outcome::Fail, Some(FailKind::Error)), "{launch}: {}", first.message);
+        assert!(first.message.contains("rank 1") && first.message.contains("as told"), "{launch}: {}", first.message);
+        assert_eq!(run.results[1].outcome, Outcome::Pass, "{launch}: {}", run.results[1].message);
+    }
+}
+
 /// Launches of a placement: the first, one to warm up, one before the clock starts, those by the clock, those by marks.
 const LAUNCHES: u32 = 1 + 1 + 1 + TIMED + TIMED;
 const TIMED: u32 = 3;

@@ -99,15 +99,16 @@ struct Stand {
     doing: Doing,
     since_ns: u64,
     messages: Vec<String>,
-    batch: Option<Batch>,
+    /// The case's last batches, oldest first.
+    batches: Vec<Batch>,
     /// The communicator made beside the case's: of how many ranks, and whether it came about.
     formed: Option<(u32, bool)>,
 }
 
 impl Stand {
-    /// Launches made of the batch that begins with call `first`.
-    fn made(&self, first: u64) -> u64 {
-        self.batch.filter(|batch| batch.first == first).map_or(0, |batch| batch.made)
+    /// The batch that begins with call `first`.
+    fn batch(&self, first: u64) -> Option<Batch> {
+        self.batches.iter().find(|batch| batch.first == first).copied()
     }
 }
 
@@ -244,14 +245,14 @@ fn state(witness: Witness, case: u64) -> Stand {
     let Witness { rank, host, liveness, log, messages } = witness;
     let begun = log.as_ref().is_some_and(|log| log.case() == case);
     let (doing, since_ns) = log.as_ref().filter(|_| begun).map_or((Doing::Nothing, 0), Log::doing);
-    let batch = log.as_ref().filter(|_| begun).and_then(Log::batch);
+    let batches = log.as_ref().filter(|_| begun).map(Log::batches).unwrap_or_default();
     let formed = log.as_ref().filter(|_| begun).and_then(Log::formed);
     let read = log.and_then(|log| snapshot(&log).ok());
     let (calls, lost) = read.map_or((None, 0), |read| {
         let (calls, lost) = own(read, |comm| comm & !TWIN == case);
         (Some(calls), lost)
     });
-    Stand { rank, host, liveness, calls, lost, doing, since_ns, messages, batch, formed }
+    Stand { rank, host, liveness, calls, lost, doing, since_ns, messages, batches, formed }
 }
 
 /// The calls on such communicators, and how many of them were overwritten: none as long as anything older is left.

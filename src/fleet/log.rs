@@ -14,27 +14,36 @@ use crate::trace::ring::{self, MappedRing, RingError, RingMemory};
 /// Calls that are kept: more than any launch or pipeline has, and small enough to stay in the cache.
 const CALLS: usize = 128;
 
-/// Words behind the ring. They are fewer than a record has, so that the ring does not take them for one.
+/// Batches that are kept. Ranks meet before they make buffers, and until then one may be as far ahead as a case has batches
+/// between two meetings.
+const BATCHES: usize = 4;
+
+/// Words behind the ring.
 const DOING: usize = 0;
 const SINCE: usize = 1;
 const CASE: usize = 2;
-/// Of the batch: the number of its first call (0 where there is none), calls of a launch, launches made, launches done,
-/// records of the announcement.
-const FIRST: usize = 3;
-const CALLS_EACH: usize = 4;
-const MADE: usize = 5;
-const DONE: usize = 6;
-const RECORDS: usize = 7;
 /// Deliberate faults done, and when the last.
-const ARMED: usize = 8;
-const ARMED_AT: usize = 9;
+const ARMED: usize = 3;
+const ARMED_AT: usize = 4;
 /// A text: its bytes, and so many words of it.
-const TROUBLE_BYTES: usize = 10;
-const TROUBLE: usize = 11;
+const TROUBLE_BYTES: usize = 5;
+const TROUBLE: usize = 6;
 const TROUBLE_WORDS: usize = 11;
 /// Ranks asked for of one more communicator, and in the lowest bit whether it came about; 0 where there was none.
 const FORMING: usize = TROUBLE + TROUBLE_WORDS;
-const OWN: usize = FORMING + 1;
+/// Batches begun in the case.
+const BEGUN: usize = FORMING + 1;
+/// What is known of each that is kept, in turn.
+const BATCH: usize = BEGUN + 1;
+/// Of a batch: the number of its first call (0 where there is none), calls of a launch, launches made, launches done,
+/// records of the announcement.
+const FIRST: usize = 0;
+const CALLS_EACH: usize = 1;
+const MADE: usize = 2;
+const DONE: usize = 3;
+const RECORDS: usize = 4;
+const BATCH_WORDS: usize = 5;
+const OWN: usize = BATCH + BATCHES * BATCH_WORDS;
 
 /// Words that a log takes.
 const WORDS: usize = ring::words(CALLS) + OWN;
@@ -159,7 +168,8 @@ impl Log {
     /// Starts a case, under a number that no other case of the run has.
     pub fn begin(&self, case: u64, name: &str) {
         name.clone_into(&mut self.label.lock().unwrap_or_else(PoisonError::into_inner));
-        self.set(FIRST, 0);
+        (0..BATCHES).for_each(|slot| self.set(BATCH + slot * BATCH_WORDS + FIRST, 0));
+        self.set(BEGUN, 0);
         self.set(FORMING, 0);
         self.set(ARMED, 0);
         self.set(ARMED_AT, 0);
@@ -201,17 +211,19 @@ impl Log {
 
     /// Starts a batch of launches, of `calls` calls and `records` records each, none of which is made yet.
     pub fn begin_batch(&self, first: u64, calls: u64, records: u64) {
+        self.set(BEGUN, self.get(BEGUN).wrapping_add(1));
+        let slot = self.present();
         for (word, value) in [(FIRST, 0), (CALLS_EACH, calls), (RECORDS, records), (MADE, 0), (DONE, 0), (FIRST, first)]
         {
-            self.set(word, value);
+            self.set(slot + word, value);
         }
     }
 
     /// Notes how many launches of the batch are made. This and the next one are all that a timed launch pays.
     #[inline]
     pub fn made(&self, launches: u64) {
-        if let Some([doing, _, _, _, _, made, ..]) = self.words.get(ring::words(CALLS)..) {
-            made.store(launches, Ordering::Release);
+        self.set(self.present() + MADE, launches);
+        if let Some(doing) = self.get_word(DOING) {
             doing.store(Doing::Launching as u64, Ordering::Relaxed);
         }
     }
@@ -219,19 +231,30 @@ impl Log {
     /// Notes how many launches of the batch are done.
     #[inline]
     pub fn done(&self, launches: u64) {
-        self.set(DONE, launches);
+        self.set(self.present() + DONE, launches);
     }
 
-    /// The case's last batch.
-    pub fn batch(&self) -> Option<Batch> {
-        let first = self.get(FIRST);
-        (first > 0).then(|| Batch {
-            first,
-            calls: self.get(CALLS_EACH),
-            records: self.get(RECORDS),
-            made: self.get(MADE),
-            done: self.get(DONE),
-        })
+    /// The case's last batches, oldest first.
+    pub fn batches(&self) -> Vec<Batch> {
+        let begun = self.get(BEGUN);
+        let kept = (begun.saturating_sub(BATCHES as u64)..begun).map(|number| slot(number.wrapping_add(1)));
+        let batch = |slot: usize| {
+            let first = self.get(slot + FIRST);
+            (first > 0).then(|| Batch {
+                first,
+                calls: self.get(slot + CALLS_EACH),
+                records: self.get(slot + RECORDS),
+                made: self.get(slot + MADE),
+                done: self.get(slot + DONE),
+            })
+        };
+        kept.filter_map(batch).collect()
+    }
+
+    /// Where the words of the batch begun last are.
+    #[inline]
+    fn present(&self) -> usize {
+        slot(self.get(BEGUN))
     }
 
     /// What the worker does, and since when; of launches see the ring.
@@ -285,12 +308,19 @@ impl Log {
     }
 }
 
+/// The ring.
 impl Deref for Log {
     type Target = RingMemory;
 
     fn deref(&self) -> &RingMemory {
-        &self.words
+        self.words.get(..ring::words(CALLS)).unwrap_or(&self.words)
     }
+}
+
+/// Where the words of the batch of that number are.
+#[inline]
+fn slot(number: u64) -> usize {
+    BATCH + (number % BATCHES as u64) as usize * BATCH_WORDS
 }
 
 /// Nanoseconds of the host's clock, which all processes of the host share.
@@ -331,6 +361,27 @@ mod tests {
         assert_eq!(snapshot(&log).unwrap().calls.len(), CALLS);
         log.begin(8, "");
         assert_eq!((log.times_armed(), log.formed()), ((0, 0), None));
+    }
+
+    #[test]
+    fn the_last_batches_of_the_case_are_kept() {
+        let log = Log::allocate();
+        log.begin(1, "");
+        assert_eq!(log.batches(), []);
+        for number in 1..=BATCHES as u64 + 2 {
+            log.begin_batch(10 * number, 1, 2);
+            log.made(number);
+            log.done(number - 1);
+            let kept: Vec<Batch> = log.batches();
+            assert_eq!(kept.len(), BATCHES.min(number as usize));
+            for (batch, number) in kept.iter().rev().zip((1..=number).rev()) {
+                assert_eq!(*batch, Batch { first: 10 * number, calls: 1, records: 2, made: number, done: number - 1 });
+            }
+        }
+        let copy = Log::of_copy(&log.copy());
+        assert_eq!(copy.batches(), log.batches());
+        log.begin(2, "");
+        assert_eq!(log.batches(), []);
     }
 
     #[test]

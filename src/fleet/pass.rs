@@ -1,7 +1,4 @@
 //! One placement of one case on one station, and the steps that all ways of launching it share.
-//!
-//! A first launch is followed by [`Pass::agree`] before anything is waited for: a rank whose launch was refused would be waited
-//! for in vain.
 
 use super::found::Found;
 use super::occasion::{Launch, Occasion};

@@ -197,12 +197,12 @@ impl Team {
         all
     }
 
-    /// Whether others are held up in vain by a call that a worker could not make. Where its communicator is lost, they do not
-    /// come back by themselves, and what they wait for at the deadline is only what came of it.
-    fn given_up(&self, late: bool) -> bool {
+    /// Whether others are held up in vain by a call that a worker could not make, one that waits for them or has reported. Where
+    /// its communicator is lost, they do not come back by themselves. What they wait for at the deadline is only what came of it.
+    fn given_up(&self, wake: &Wake, late: bool) -> bool {
         let lost = || self.workers.iter().flat_map(|worker| &worker.logs).any(|log| log.troubles().is_some());
-        let waited = self.place.unwell_for();
-        waited.is_some_and(|waited| waited >= AFTER_REFUSAL || ((late || waited >= AFTER_DEATH) && lost()))
+        let waited = self.place.unwell_for().max(wake.failed.map(|since| since.elapsed()));
+        waited.is_some_and(|waited| late || waited >= AFTER_REFUSAL || (waited >= AFTER_DEATH && lost()))
     }
 
     /// Takes the reports of those who come back once they are aborted.
@@ -283,7 +283,7 @@ impl Workers for Team {
         for log in self.workers.iter().flat_map(|worker| &worker.logs) {
             log.begin(request.epoch, &name);
         }
-        let mut wake = Wake { reports: vec![None; self.workers.len()], dead: Vec::new(), give_up: None };
+        let mut wake = Wake { reports: vec![None; self.workers.len()], dead: Vec::new(), give_up: None, failed: None };
         for (index, worker) in self.workers.iter().enumerate() {
             let sent = worker.requests.as_ref().is_some_and(|requests| requests.send(request.clone()).is_ok());
             if !sent {
@@ -303,7 +303,10 @@ impl Workers for Team {
                 return Ended::Interrupted;
             } else if wake.give_up.is_some_and(|end| now >= end) {
                 Cause::Died(wake.dead.iter().flat_map(|(index, _)| self.ranks_of(*index)).collect())
-            } else if wake.dead.is_empty() && self.given_up(end.is_some_and(|end| now >= end)) {
+            } else if wake.dead.is_empty()
+                && wake.reports.iter().any(Option::is_none)
+                && self.given_up(&wake, end.is_some_and(|end| now >= end))
+            {
                 // Not a riddle: who could not make the call says so. The others are only to be freed.
                 self.abort();
                 self.drain(&mut wake);
@@ -344,10 +347,15 @@ struct Wake {
     dead: Vec<(usize, String)>,
     /// When to stop waiting after a death.
     give_up: Option<Instant>,
+    /// Since when one is known to have failed that meets nobody any more.
+    failed: Option<Instant>,
 }
 
 impl Wake {
     fn reported(&mut self, index: usize, reports: Vec<Report>) {
+        if reports.iter().any(|report| report.error.is_some()) {
+            self.failed.get_or_insert_with(Instant::now);
+        }
         if let Some(place) = self.reports.get_mut(index) {
             *place = Some(reports);
         }

@@ -36,9 +36,7 @@ const LONG: u64 = 32 << 20;
 ///
 /// A group counts as many times as it has calls, as under nccl-tests' `-m`.
 ///
-/// Ranks meet between the two batches, as a log has only the latest of one: who does not wait for the others, as the root of a
-/// broadcast, would leave them behind in the one before. Warm-ups need no meeting: a rank that cannot launch leaves the
-/// others waiting anyway, until it says so at the next.
+/// Ranks do not meet in between: one that cannot launch leaves the others waiting anyway, until it says so.
 pub fn time(pass: &mut Pass<'_>, inputs: &Inputs, trigger: Trigger) -> Result<Vec<Times>, RankError> {
     let Request { warmup, iters, .. } = *pass.request;
     // alone, a rank may have nothing to do, however much that is
@@ -46,13 +44,9 @@ pub fn time(pass: &mut Pass<'_>, inputs: &Inputs, trigger: Trigger) -> Result<Ve
     // Of long launches, the first of the placement and the one that the clock starts behind are among the warm-ups.
     let warmup = if long { warmup.saturating_sub(2) } else { warmup };
     let mut shots = Shots::of(pass, inputs, trigger);
-    let warm = shots.warm_up(warmup);
-    let (mean_us, intervals) = if long {
-        warm.and_then(|()| shots.by_both(iters))?
-    } else {
-        let mean_us = warm.and_then(|()| shots.by_clock(iters));
-        (pass.agree(mean_us)?, Shots::of(pass, inputs, trigger).by_marks(iters)?)
-    };
+    shots.warm_up(warmup)?;
+    let (mean_us, intervals) =
+        if long { shots.by_both(iters)? } else { (shots.by_clock(iters)?, shots.by_marks(iters)?) };
     let calls = pass.parts.len().max(1) as f32;
     let times = |single: Vec<f32>| Times {
         mean_us: mean_us / f64::from(calls),

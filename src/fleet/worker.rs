@@ -37,31 +37,42 @@ pub fn run(station: &mut dyn Station, meeting: &dyn Meeting, request: &Request) 
 fn carry_out(station: &mut dyn Station, meeting: &dyn Meeting, request: &Request) -> Vec<Report> {
     let report = |&rank| Report { rank, placements: Vec::new(), error: None };
     let mut reports: Vec<Report> = station.ranks().iter().map(report).collect();
+    let mut so_far = Ok(());
     for placement in [Placement::OutOfPlace, Placement::InPlace] {
         let Some(mut pass) = Pass::new(station, meeting, request, placement) else { continue };
-        let (measured, error) = place(&mut pass);
-        reports.iter_mut().zip(measured).for_each(|(report, m)| report.placements.push(m));
-        if let Some(error) = error {
-            reports.iter_mut().for_each(|report| report.error = Some(error.clone()));
-            break;
+        match place(&mut pass, so_far) {
+            Ok((measured, end)) => {
+                reports.iter_mut().zip(measured).for_each(|(report, m)| report.placements.push(m));
+                so_far = end;
+            }
+            // so have all others
+            Err(error) => {
+                so_far = Err(error);
+                break;
+            }
         }
+    }
+    if let Err(error) = so_far {
+        reports.iter_mut().for_each(|report| report.error = Some(error.clone()));
     }
     reports
 }
 
-/// One placement: a plain launch, what the variants add to it, timing, and a last check.
+/// One placement: a plain launch, what the variants add to it, timing, and a last check. `so_far` is what came of the placement
+/// before, which other ranks do not know yet: ranks meet where a placement begins, not where it ends.
 ///
-/// What was found before an error is reported with it: wrong data must not pass for something that cannot be done here.
-fn place(pass: &mut Pass<'_>) -> (Vec<Measured>, Option<RankError>) {
+/// An error is one on all ranks. What was found before another one is returned with it: wrong data must not pass for something
+/// that cannot be done here.
+fn place(
+    pass: &mut Pass<'_>,
+    so_far: Result<(), RankError>,
+) -> Result<(Vec<Measured>, Result<(), RankError>), RankError> {
     let drill = drill::of(pass);
     let inputs = pass.inputs(0);
-    let (given, mut lanes) = match open(pass, &inputs, drill.is_none()) {
-        Ok(opened) => opened,
-        Err(error) => return (Vec::new(), Some(error)),
-    };
-    let (times, error) = match carry_on(pass, inputs, drill, &mut lanes) {
-        Ok(times) => (times, None),
-        Err(error) => (vec![Times::default(); lanes.found.len()], Some(error)),
+    let (given, mut lanes) = open(pass, so_far, &inputs, drill.is_none())?;
+    let (times, end) = match carry_on(pass, inputs, drill, &mut lanes) {
+        Ok(times) => (times, Ok(())),
+        Err(error) => (vec![Times::default(); lanes.found.len()], Err(error)),
     };
     let placement = pass.placement;
     let Results { found, bits } = lanes;
@@ -71,7 +82,7 @@ fn place(pass: &mut Pass<'_>) -> (Vec<Measured>, Option<RankError>) {
         let Times { mean_us, iteration_us } = times;
         Measured { placement, mean_us, iteration_us, given, output, input, guard, bits, occasion }
     });
-    (measured.collect(), error)
+    Ok((measured.collect(), end))
 }
 
 /// What is known of results, lane by lane.
@@ -100,16 +111,10 @@ fn carry_on(
     }
     // The same inputs give the same output again, unless the call has overwritten them.
     let repeatable = pass.placement == Placement::OutOfPlace || pass.request.case.op.is_none();
-    let timed = timing::time(pass, &inputs, trigger).and_then(|times| {
-        if !repeatable {
-            return Ok((times, None));
-        }
-        let again = pass.collect(&inputs, &Launch::Timed)?;
-        Ok((times, Some((again, pass.fingerprints(&inputs)?))))
-    });
-    let (times, again) = pass.agree(timed)?;
-    if let Some((again, bits)) = again {
-        found::add(&mut results.found, again);
+    let times = timing::time(pass, &inputs, trigger)?;
+    if repeatable {
+        found::add(&mut results.found, pass.collect(&inputs, &Launch::Timed)?);
+        let bits = pass.fingerprints(&inputs)?;
         if !drilled {
             let both = results.bits.iter_mut().zip(bits);
             both.for_each(|(known, again)| known.iter_mut().for_each(|known| known.again = again));
@@ -124,13 +129,17 @@ fn carry_on(
 /// What follows may be captured in a graph or queued in long chains, which is no place for a library to set up its
 /// connections, nor for a refusal.
 ///
-/// Inputs are checked before it, so that a wrong one is not taken for a wrong result.
-fn open(pass: &mut Pass<'_>, inputs: &Inputs, tamper: bool) -> Result<(Vec<Option<Verdict>>, Results), RankError> {
-    let prepared = stage(pass, inputs).and_then(|()| pass.inspect(inputs));
+/// Inputs are checked before it, so that a wrong one is not taken for a wrong result. Behind it ranks meet once more: no rank goes
+/// on before the result is there on all, so that a call which is missing or wrong is not mixed up with those that follow.
+fn open(
+    pass: &mut Pass<'_>,
+    so_far: Result<(), RankError>,
+    inputs: &Inputs,
+    tamper: bool,
+) -> Result<(Vec<Option<Verdict>>, Results), RankError> {
+    let prepared = so_far.and_then(|()| stage(pass, inputs)).and_then(|()| pass.inspect(inputs));
     let given = pass.agree(prepared)?;
-    let launched = pass.launch(inputs);
-    pass.agree(launched)?;
-    let checked = check(pass, inputs, tamper);
+    let checked = pass.launch(inputs).and_then(|()| check(pass, inputs, tamper));
     let (found, bits) = pass.agree(checked)?;
     let bits = bits.into_iter().map(|bits| bits.map(|first| Bits { first, again: None })).collect();
     Ok((given, Results { found, bits }))

@@ -96,17 +96,17 @@ impl Crew {
         Ok(())
     }
 
-    /// Whether others are held up in vain by a call that a worker could not make. Where its communicator is lost, as its log
-    /// says, they do not come back by themselves; logs may be far away, and are looked at once.
-    fn given_up(&mut self, meeting: &Round, late: bool, looked: &mut bool) -> bool {
-        let Some(waited) = meeting.unwell_for() else {
+    /// Whether others are held up in vain by a call that a worker could not make: for as long as it `waited` for them. Where its
+    /// communicator is lost, as its log says, they do not come back by themselves; logs may be far away, and are looked at once.
+    fn given_up(&mut self, waited: Option<Duration>, late: bool, looked: &mut bool) -> bool {
+        let Some(waited) = waited else {
             *looked = false;
             return false;
         };
-        if waited >= AFTER_REFUSAL {
+        if late || waited >= AFTER_REFUSAL {
             return true;
         }
-        if !late && (waited < AFTER_DEATH || *looked) {
+        if waited < AFTER_DEATH || *looked {
             return false;
         }
         *looked = true;
@@ -114,19 +114,21 @@ impl Crew {
     }
 
     /// Lets those go who wait for others, and takes their reports. Who is stuck in a call is aborted.
-    fn released(&mut self, meeting: &Round, mut reports: Gathered<Vec<Report>>) -> Vec<Report> {
+    fn released(&mut self, meeting: &Round, mut reports: Gathered<Report>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
         self.staff.tell(ToAll::Release);
         self.answer(meeting.speakers(), &Down::Met(false));
-        while let Some((rank, heard)) = self.members.hear(end.saturating_duration_since(Instant::now())) {
+        while !reports.complete()
+            && let Some((rank, heard)) = self.members.hear(end.saturating_duration_since(Instant::now()))
+        {
             match heard {
                 Heard::Said(Up::Meet { .. }) => self.answer(&[rank], &Down::Met(false)),
-                Heard::Said(Up::Reports(own)) => reports.put(rank, own),
+                Heard::Said(Up::Reports(own)) => own.into_iter().for_each(|report| reports.put(report.rank, report)),
                 _ => {}
             }
         }
-        let aborted = |rank| vec![Report { rank, placements: Vec::new(), error: Some(RankError::Aborted) }];
-        (0..).zip(reports.places).flat_map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
+        let aborted = |rank| Report { rank, placements: Vec::new(), error: Some(RankError::Aborted) };
+        (0..).zip(reports.places).map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
     }
 
     /// `said` is what each has said before.
@@ -166,6 +168,8 @@ impl Workers for Crew {
         let mut meeting = Round::new(self.ranks);
         let mut said = vec![Vec::new(); self.ranks as usize];
         let mut give_up: Option<Instant> = None;
+        // since when a rank is known to have failed that meets nobody any more
+        let mut failed: Option<Instant> = None;
         let mut looked = false;
         // who does not hear is missed below
         self.staff.tell(ToAll::Case(Box::new(request.clone())));
@@ -177,7 +181,14 @@ impl Workers for Crew {
                         self.answer(&speakers, &Down::Met(all));
                     }
                 }
-                Some((rank, Heard::Said(Up::Reports(own)))) => reports.put(rank, own),
+                Some((_, Heard::Said(Up::Reports(own)))) => {
+                    for report in own {
+                        if report.error.is_some() {
+                            failed.get_or_insert_with(Instant::now);
+                        }
+                        reports.put(report.rank, report);
+                    }
+                }
                 Some((
                     rank,
                     Heard::Said(
@@ -196,13 +207,17 @@ impl Workers for Crew {
                 None => silent = self.staff.silent(),
             }
             let now = Instant::now();
+            let unwell = meeting.unwell_for().max(failed.map(|since| since.elapsed()));
             let cause = if interrupt.load(Ordering::Relaxed) {
                 return Ended::Interrupted;
             } else if silent {
                 Cause::Silent(Vec::new())
             } else if give_up.is_some_and(|end| now >= end) {
                 Cause::Died(Vec::new())
-            } else if give_up.is_none() && self.given_up(&meeting, end.is_some_and(|end| now >= end), &mut looked) {
+            } else if give_up.is_none()
+                && !reports.complete()
+                && self.given_up(unwell, end.is_some_and(|end| now >= end), &mut looked)
+            {
                 // Who could not make the call says so once it is let go; the others are in it.
                 return Ended::Reported(self.released(&meeting, reports));
             } else if end.is_some_and(|end| now >= end) && !reports.complete() {
@@ -222,7 +237,7 @@ impl Workers for Crew {
             let findings = inquest::hold(witnesses, (watch.said)(), request.epoch, cause, began_ns, now_ns());
             return Ended::Stopped(Box::new(findings));
         }
-        Ended::Reported(reports.take().into_iter().flatten().collect())
+        Ended::Reported(reports.take())
     }
 
     fn witnesses(&mut self) -> Vec<Witness> {

@@ -189,7 +189,7 @@ fn launches_of_a_batch_are_counted_and_numbers_go_on_behind_them() {
     log.begin(1, "");
     launch(&mut recorder, 1).unwrap();
     batch(&mut recorder, 1000, true);
-    assert_eq!(log.batch(), Some(log::Batch { first: 2, calls: 1, records: 1, made: 1000, done: 1000 }));
+    assert_eq!(log.batches(), [log::Batch { first: 2, calls: 1, records: 1, made: 1000, done: 1000 }]);
     launch(&mut recorder, 1).unwrap();
     let calls = snapshot(&log).unwrap().calls;
     assert_eq!(calls.iter().map(|call| call.seq).collect::<Vec<_>>(), [1, 2, 1002]);
@@ -207,7 +207,7 @@ fn another_call_ends_a_batch_and_a_new_case_forgets_it() {
     assert_eq!(snapshot(&log).unwrap().calls.iter().map(|call| call.seq).collect::<Vec<_>>(), [1, 4]);
     batch(&mut recorder, 2, false);
     log.begin(2, "");
-    assert_eq!(log.batch(), None);
+    assert_eq!(log.batches(), []);
     launch(&mut recorder, 1).unwrap();
     let last = snapshot(&log).unwrap().calls.pop().unwrap();
     assert_eq!((last.comm, last.seq, last.state), (2, 1, State::Completed));
