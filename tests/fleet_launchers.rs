@@ -154,6 +154,19 @@ fn all_processes_end_with_the_code_of_the_run() {
 }
 
 #[test]
+fn rank_0_ends_with_its_last_report() {
+    let (name, mut job) = (job(), Job::new());
+    for rank in [1, 0] {
+        job.start(&open_mpi(rank, 2, &name), &small());
+    }
+    assert_eq!(job.wait().map_codes(), [Some(0), Some(0)]);
+    let ended = chrono::Local::now();
+    let finished = chrono::DateTime::parse_from_rfc3339(&job.results(1).finished.unwrap()).unwrap();
+    let since = ended.signed_duration_since(finished);
+    assert!(since < chrono::TimeDelta::seconds(4), "{since}");
+}
+
+#[test]
 fn ranks_that_never_arrive_are_named() {
     let (name, mut job) = (job(), Job::new());
     for rank in [0, 2] {

@@ -188,7 +188,26 @@ fn a_rank_that_died_in_the_call_that_the_others_are_still_in_is_e_crash() {
             incident.ranks[culprit as usize].liveness = Liveness::Exited { code: None, signal: Some(9) };
             let v = verdict(&incident);
             assert_eq!((v.class, &v.culprit_ranks[..], v.sequence), (Class::ECrash, &[culprit][..], Some(6)), "{v:#?}");
+            assert!(v.summary.contains("others wait in call 6"), "{}", v.summary);
         }
+    }
+}
+
+/// What was queued on a GPU may get through without the process that had queued it.
+#[test]
+fn others_whose_calls_are_done_are_not_said_to_wait_in_one() {
+    let ends = [Liveness::Exited { code: None, signal: Some(9) }, Liveness::Stopped];
+    for (liveness, class) in ends.into_iter().zip([Class::ECrash, Class::EStuck]) {
+        let mut incident = Machine::new(4).run(&programs(4, |_| lab(6)));
+        let done = incident.clone();
+        unfinish(&mut incident);
+        for rank in [0, 1, 3] {
+            incident.ranks[rank] = done.ranks[rank].clone();
+        }
+        incident.ranks[2].liveness = liveness;
+        let v = verdict(&incident);
+        assert_eq!((v.class, &v.culprit_ranks[..], v.sequence), (class, &[2][..], Some(6)), "{v:#?}");
+        assert!(v.summary.contains("no call of others is open"), "{}", v.summary);
     }
 }
 

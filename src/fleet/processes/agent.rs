@@ -1,7 +1,7 @@
 //! A process that a launcher has started: it starts, watches and kills workers as the coordinator asks for it.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -187,11 +187,18 @@ pub enum End {
 /// Does what the coordinator asks for, until the run is over. The run's exit code.
 ///
 /// Workers are children of the calling thread, and die with it.
-pub fn work(mut stream: TcpStream, interrupt: &AtomicBool) -> Result<u8, End> {
+pub fn work(stream: TcpStream, interrupt: &AtomicBool) -> Result<u8, End> {
+    let ended = obey(&stream, interrupt);
+    // Who listens holds it too, and an agent that is a thread does not end with its process: the coordinator waits for this.
+    let _ = stream.shutdown(Shutdown::Both);
+    ended
+}
+
+fn obey(mut stream: &TcpStream, interrupt: &AtomicBool) -> Result<u8, End> {
     let (hear, heard) = channel();
     let mut from = stream.try_clone().map_err(|_| End::Lost)?;
     let address = stream.peer_addr().map_err(|_| End::Lost)?;
-    silence::watch(&stream, LEASE).map_err(|_| End::Lost)?;
+    silence::watch(stream, LEASE).map_err(|_| End::Lost)?;
     let listen = move || {
         loop {
             let errand = wire::receive::<Errand>(&mut from, MOST);

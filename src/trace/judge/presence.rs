@@ -182,6 +182,11 @@ fn fallen(facts: &Facts<'_>) -> Option<Finding> {
     (!fell.is_empty()).then(|| crash(facts, &fell, &fell))
 }
 
+/// Whether any rank but these is in a call: what these had queued may have got through without them.
+fn others_wait(facts: &Facts<'_>, besides: &[usize]) -> bool {
+    facts.waits.fronts.iter().enumerate().any(|(track, front)| !front.is_empty() && !besides.contains(&track))
+}
+
 fn crash(facts: &Facts<'_>, outside: &[usize], gone: &[usize]) -> Finding {
     let first: Vec<usize> = gone.iter().copied().filter(|track| !consequence(facts, *track)).collect();
     let culprits = if first.is_empty() { gone.to_vec() } else { first };
@@ -211,11 +216,11 @@ fn crash(facts: &Facts<'_>, outside: &[usize], gone: &[usize]) -> Finding {
     }
     let mut finding = Finding::new(classes, String::new());
     attach(facts, &mut finding, &culprits);
+    let they = if others_wait(facts, &culprits) { "others wait in" } else { "no call of others is open, it was in" };
     finding.summary = match &finding.place {
-        Some(place) => format!(
-            "{who} {what}: others wait in call {} of {} ({})",
-            place.sequence, place.communicator, place.operation
-        ),
+        Some(place) => {
+            format!("{who} {what}: {they} call {} of {} ({})", place.sequence, place.communicator, place.operation)
+        }
         None => format!("{who} {what}"),
     };
     finding.certain = !how.is_empty();
@@ -310,8 +315,8 @@ fn stopped(facts: &Facts<'_>) -> Option<Finding> {
     }
     let named = facts.ranks(&halted);
     let is = verb(named.len(), "is", "are");
-    let mut finding =
-        Finding::new(vec![Class::EStuck], format!("{} {is} stopped, and calls of others do not end", ranks(&named)));
+    let they = if others_wait(facts, &halted) { "calls of others do not end" } else { "no call of others is open" };
+    let mut finding = Finding::new(vec![Class::EStuck], format!("{} {is} stopped, and {they}", ranks(&named)));
     if let Some(meeting) = facts.waits.meetings.iter().find(|m| m.held.iter().any(|track| halted.contains(track)))
         && let Some(group) = facts.alignment.groups.get(meeting.group)
         && let Some(call) = facts.any_call(group, meeting.key)
