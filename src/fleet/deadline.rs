@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::part::footprint;
 use super::protocol::Request;
-use crate::case::{Case, Variant};
+use crate::case::{Case, Primitive, Variant};
 
 /// What making a communicator may take, kernels loaded: this, and [`MAKING_PER_RANK`] for each rank.
 const MAKING: Duration = Duration::from_secs(60);
@@ -45,8 +45,8 @@ const SLOWER: f64 = 20.0;
 /// What cases of this run have shown: a better measure of what is late than any guess beforehand.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
-    /// Bytes of both buffers a second, in the slowest plain case of some size.
-    bytes_per_s: Option<f64>,
+    /// Bytes of both buffers a second, in the slowest plain case of some size of each primitive.
+    bytes_per_s: [Option<f64>; Primitive::ALL.len()],
 }
 
 impl Seen {
@@ -57,7 +57,15 @@ impl Seen {
             return;
         }
         let rates = means_us.filter(|us| us.is_finite() && *us > 0.0).map(|us| bytes as f64 / us * 1e6);
-        self.bytes_per_s = rates.chain(self.bytes_per_s).reduce(f64::min);
+        if let Some(slowest) = self.bytes_per_s.get_mut(case.primitive as usize) {
+            *slowest = rates.chain(*slowest).reduce(f64::min);
+        }
+    }
+
+    /// The primitive's own, or else the slowest of those that were seen.
+    fn rate(&self, primitive: Primitive) -> Option<f64> {
+        let own = self.bytes_per_s.get(primitive as usize).copied().flatten();
+        own.or_else(|| self.bytes_per_s.into_iter().flatten().reduce(f64::min))
     }
 }
 
@@ -78,7 +86,7 @@ pub fn derived(request: &Request, backend: &str, turns: bool, first: bool, seen:
     let others = if drilled { DRILL_LAUNCHES } else { OTHER_LAUNCHES };
     let launches = 2 * (u64::from(request.warmup) + 2 * u64::from(request.iters) + others);
     let (ranks, bytes) = (f64::from(request.ranks), footprint(&request.case, request.ranks) as f64);
-    let moved_s = match seen.bytes_per_s {
+    let moved_s = match seen.rate(request.case.primitive) {
         Some(rate) => SLOWER * bytes / rate,
         None if pace.in_turn => ranks * bytes / pace.bytes_per_s,
         None => bytes / pace.bytes_per_s,
@@ -132,5 +140,20 @@ mod tests {
         assert!(after(5e6) > 60.0 * 10.0 * 2.0);
         let unseen = derived(&large, "nccl", false, false, Seen::default()).as_secs();
         assert!((60..900).contains(&unseen), "{unseen}");
+    }
+
+    #[test]
+    fn a_slow_primitive_makes_no_other_late_later_and_stands_in_for_those_that_were_not_seen() {
+        let mut seen = Seen::default();
+        for (case, us) in [("sendrecv", 7.0), ("all_reduce", 1.0), ("all_reduce", 1.5), ("sendrecv", 2.0)] {
+            let op = if case == "all_reduce" { "sum" } else { "none" };
+            seen.add(&format!("{case}::{op}::float::512MiB").parse().unwrap(), 4, [us * 1e3].into_iter());
+        }
+        let seconds = |case| derived(&request(case, 20), "nccl", false, false, seen).as_secs_f64();
+        let [all_reduce, sendrecv] = ["all_reduce::sum::float::512MiB", "sendrecv::none::float::512MiB"].map(seconds);
+        // beside the floor
+        assert!(sendrecv - 10.0 > 4.0 * (all_reduce - 10.0), "{sendrecv} and {all_reduce} s");
+        // as many bytes in its buffers
+        assert_eq!(seconds("alltoall::none::float::512MiB"), sendrecv);
     }
 }

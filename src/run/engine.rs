@@ -1,6 +1,7 @@
 //! The engine: a plan and a backend in, events out. libtest-mimic drives the trials.
 
 mod account;
+mod figures;
 mod hub;
 mod present;
 mod trial;
@@ -29,16 +30,13 @@ use crate::fleet::inquest::Cause;
 use crate::fleet::protocol::{Measured, Request};
 use crate::fleet::team::{Ended as CaseEnded, NoTeam, Watch, Workers};
 use crate::fleet::{deadline, footprint};
-use crate::reference::{Judged, Observed, References, Subject, missing_reference};
+use crate::reference::References;
 
 /// Communicators in a row that may fail to come about in time before the machine counts as one that cannot run it.
 const LATE_OPENINGS: u32 = 2;
 
 /// Why cases are not run after an interruption.
 const INTERRUPTED: &str = "not run: interrupted";
-
-/// Why the bandwidth of cases behind it is not asserted.
-const BESIDE: &str = "its ranks were processes beside threads that are stuck in the library: run it again alone";
 
 /// How a run ended.
 #[derive(Debug)]
@@ -92,6 +90,7 @@ pub fn run(
         fresh: true,
         harmed: false,
         late: 0,
+        confirmed: 0,
         interrupt,
         interrupted: false,
         stage: Stage::Only,
@@ -186,6 +185,8 @@ struct Session {
     harmed: bool,
     /// Communicators in a row that were not made in time.
     late: u32,
+    /// Cases that were outside of their range each time they were measured.
+    confirmed: u32,
     interrupt: Arc<AtomicBool>,
     interrupted: bool,
     paths: Paths,
@@ -213,8 +214,8 @@ impl Session {
         let Some(case) = self.plan.cases.get(index).cloned() else {
             return Err(Failed::from("no such case"));
         };
-        let result = match self.stage {
-            Stage::Only => self.timed(&case),
+        let (result, note) = match self.stage {
+            Stage::Only => self.measured(&case),
             Stage::OneOfMany => {
                 if self.stop.is_none() {
                     let result = self.timed(&case);
@@ -223,11 +224,11 @@ impl Session {
                 return Ok(Completion::Completed);
             }
             Stage::Closing => match self.earlier.get_mut(index).map(std::mem::take) {
-                Some(launches) if !launches.is_empty() => combine(launches),
-                _ => self.run(&case), // stopped before its first launch: says so
+                Some(launches) if !launches.is_empty() => (combine(launches), None),
+                _ => (self.run(&case), None), // stopped before its first launch: says so
             },
         };
-        self.finish(&case, result)
+        self.finish(&case, result, note)
     }
 
     fn timed(&mut self, case: &Case) -> CaseResult {
@@ -254,9 +255,16 @@ impl Session {
         }
     }
 
-    /// Judges a result and sends it out.
-    fn finish(&mut self, case: &Case, mut result: CaseResult) -> Result<Completion, Failed> {
+    /// Judges a result and sends it out. `note` is what is to be known of its figures.
+    fn finish(&mut self, case: &Case, mut result: CaseResult, note: Option<String>) -> Result<Completion, Failed> {
         self.judge(case, &mut result);
+        if let Some(note) = note {
+            if result.outcome == Outcome::Fail {
+                result.message += &format!("\n{note}");
+            }
+            let before = std::mem::take(&mut result.reference.note);
+            result.reference.note = if before.is_empty() { note } else { format!("{before}; {note}") };
+        }
         self.summary.add(&result);
         if result.outcome == Outcome::Fail && self.plan.fail_fast && self.stop.is_none() {
             self.stop = Some(format!("not run: {} failed and --fail-fast is set", result.name));
@@ -449,37 +457,6 @@ impl Session {
         self.aborted = Some(error.to_string());
         self.stop = Some(why.clone());
         why
-    }
-
-    /// Asserts bandwidth, where the case passed so far and there is something to assert.
-    fn judge(&self, case: &Case, result: &mut CaseResult) {
-        // a case with a fault measures nothing that could be judged
-        if result.outcome != Outcome::Pass || case.fault().is_some() {
-            return;
-        }
-        let judged = if self.stuck {
-            Judged::not(BESIDE)
-        } else {
-            self.references.judge(&Subject {
-                environment: &self.environment,
-                observed: Observed::default(),
-                case,
-                ranks: self.environment.ranks,
-                bytes: result.bytes,
-                placements: &result.placements,
-                path: result.path.as_ref(),
-            })
-        };
-        result.reference = judged.judgement;
-        let missing = || {
-            let required = self.plan.require_reference;
-            required.then(|| missing_reference(&result.reference)).flatten().map(|why| (FailKind::Error, why))
-        };
-        if let Some((kind, message)) = judged.failure.or_else(missing) {
-            result.outcome = Outcome::Fail;
-            result.kind = Some(kind);
-            result.message = message;
-        }
     }
 }
 

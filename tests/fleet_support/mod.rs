@@ -272,9 +272,16 @@ pub fn run(backend: Arc<dyn Backend>, plan: RunPlan) -> Run {
 }
 
 pub fn run_until(backend: Arc<dyn Backend>, plan: RunPlan, interrupt: Arc<AtomicBool>) -> Run {
+    whole(backend, plan, References::embedded().unwrap(), interrupt)
+}
+
+pub fn run_with(backend: Arc<dyn Backend>, plan: RunPlan, references: References) -> Run {
+    whole(backend, plan, references, Arc::new(AtomicBool::new(false)))
+}
+
+fn whole(backend: Arc<dyn Backend>, plan: RunPlan, references: References, interrupt: Arc<AtomicBool>) -> Run {
     let kept = Kept::default();
     let quiet = Arguments { test_threads: Some(1), logfile: Some("/dev/null".to_owned()), ..Arguments::default() };
-    let references = References::embedded().unwrap();
     let ended = engine::run(Vec::new(), plan, backend, references, vec![Box::new(kept.clone())], &quiet, interrupt);
     let events = kept.0.lock().unwrap();
     let mut starts: Vec<Instant> = Vec::new();
