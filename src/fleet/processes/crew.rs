@@ -26,6 +26,8 @@ pub struct Crew {
     members: Wires<Up>,
     ranks: u32,
     staff: Box<dyn Staff>,
+    /// Some cannot get to their gate.
+    alone: bool,
 }
 
 impl Crew {
@@ -52,7 +54,7 @@ impl Crew {
         for (rank, stream) in (0..).zip(members) {
             wires.add(rank, stream).map_err(unheard)?;
         }
-        let mut crew = Crew { members: wires, ranks, staff };
+        let mut crew = Crew { members: wires, ranks, staff, alone: false };
         cases.sort_by_key(kind);
         cases.dedup_by_key(|case| kind(case));
         crew.staff.tell(ToAll::Cases(cases));
@@ -70,7 +72,7 @@ impl Crew {
             let heard = self.members.hear(LOOK);
             let idle = heard.is_none();
             match heard {
-                Some((rank, Heard::Said(Up::Ready))) => ready.put(rank, ()),
+                Some((rank, Heard::Said(Up::Ready { gate }))) => ready.put(rank, gate),
                 Some((rank, Heard::Said(Up::Listening(address)))) => {
                     let seen = self.members.stream(rank).and_then(|stream| Some(stream.peer_addr().ok()?.ip()));
                     addresses.put(rank, reachable(address, seen, outside));
@@ -93,6 +95,7 @@ impl Crew {
                 late(self.staff.as_mut(), &all, end, limit)?;
             }
         }
+        self.alone = ready.take().contains(&false);
         Ok(())
     }
 
@@ -114,19 +117,21 @@ impl Crew {
     }
 
     /// Lets those go who wait for others, and takes their reports. Who is stuck in a call is aborted.
-    fn released(&mut self, meeting: &Round, mut reports: Gathered<Vec<Report>>) -> Vec<Report> {
+    fn released(&mut self, epoch: u64, meeting: &Round, mut reports: Gathered<Report>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
         self.staff.tell(ToAll::Release);
         self.answer(meeting.speakers(), &Down::Met(false));
         while let Some((rank, heard)) = self.members.hear(end.saturating_duration_since(Instant::now())) {
             match heard {
                 Heard::Said(Up::Meet { .. }) => self.answer(&[rank], &Down::Met(false)),
-                Heard::Said(Up::Reports(own)) => reports.put(rank, own),
+                Heard::Said(Up::Reports { case, reports: own }) if case == epoch => {
+                    own.into_iter().for_each(|report| reports.put(report.rank, report));
+                }
                 _ => {}
             }
         }
-        let aborted = |rank| vec![Report { rank, placements: Vec::new(), error: Some(RankError::Aborted) }];
-        (0..).zip(reports.places).flat_map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
+        let aborted = |rank| Report { rank, placements: Vec::new(), error: Some(RankError::Aborted) };
+        (0..).zip(reports.places).map(|(rank, own)| own.unwrap_or_else(|| aborted(rank))).collect()
     }
 
     /// `said` is what each has said before.
@@ -168,7 +173,7 @@ impl Workers for Crew {
         let mut give_up: Option<Instant> = None;
         let mut looked = false;
         // who does not hear is missed below
-        self.staff.tell(ToAll::Case(Box::new(request.clone())));
+        self.staff.tell(ToAll::Case { request: Box::new(request.clone()), alone: self.alone });
         while !reports.complete() {
             let mut silent = false;
             match self.members.hear(LOOK) {
@@ -177,11 +182,16 @@ impl Workers for Crew {
                         self.answer(&speakers, &Down::Met(all));
                     }
                 }
-                Some((rank, Heard::Said(Up::Reports(own)))) => reports.put(rank, own),
+                Some((_, Heard::Said(Up::Reports { case, reports: own }))) => {
+                    // one that was given up may still be told of
+                    if case == request.epoch {
+                        own.into_iter().for_each(|report| reports.put(report.rank, report));
+                    }
+                }
                 Some((
                     rank,
                     Heard::Said(
-                        Up::Ready
+                        Up::Ready { .. }
                         | Up::Failed(_)
                         | Up::Unsupported(_)
                         | Up::Identity(_)
@@ -204,7 +214,7 @@ impl Workers for Crew {
                 Cause::Died(Vec::new())
             } else if give_up.is_none() && self.given_up(&meeting, end.is_some_and(|end| now >= end), &mut looked) {
                 // Who could not make the call says so once it is let go; the others are in it.
-                return Ended::Reported(self.released(&meeting, reports));
+                return Ended::Reported(self.released(request.epoch, &meeting, reports));
             } else if end.is_some_and(|end| now >= end) && !reports.complete() {
                 Cause::Deadline(deadline.as_secs_f64())
             } else {
@@ -222,7 +232,7 @@ impl Workers for Crew {
             let findings = inquest::hold(witnesses, (watch.said)(), request.epoch, cause, began_ns, now_ns());
             return Ended::Stopped(Box::new(findings));
         }
-        Ended::Reported(reports.take().into_iter().flatten().collect())
+        Ended::Reported(reports.take())
     }
 
     fn witnesses(&mut self) -> Vec<Witness> {
