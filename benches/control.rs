@@ -26,9 +26,10 @@ use collcheck::fleet::processes::{Crew, Post};
 use collcheck::fleet::protocol::{Measured, Report, Request};
 use collcheck::fleet::team::{Ended, NoTeam, Watch, Workers};
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 const RANKS: [u32; 4] = [8, 64, 1024, 4096];
-const MEETINGS: [u32; 2] = [0, 10];
+const MEETINGS: [u32; 2] = [0, 3];
 const RANKS_PER_NODE: u32 = 8;
 const CASE: &str = "all_reduce::sum::float::1KiB";
 const ITERS: u32 = 20;
@@ -183,7 +184,12 @@ enum Word {
 #[derive(serde::Deserialize)]
 enum Told {
     Cases(IgnoredAny),
-    Case(IgnoredAny),
+    Case { request: Asked },
+}
+
+#[derive(serde::Deserialize)]
+struct Asked {
+    epoch: u64,
 }
 
 /// All agents and workers.
@@ -191,8 +197,8 @@ struct Fleet {
     address: SocketAddr,
     /// Workers by their ranks, and agents behind them.
     wires: Wires<Word>,
-    /// By node: meetings still to be held in the present case.
-    left: Vec<u32>,
+    /// By node: the present case, and meetings still to be held in it.
+    left: Vec<(u64, u32)>,
     ranks: u32,
     meetings: u32,
 }
@@ -212,6 +218,7 @@ impl Fleet {
                 machine: format!("node{index}"),
                 memory: format!("node{index}"),
                 network: format!("node{index}"),
+                gate: None,
                 gpus: Vec::new(),
             };
             let hello = if index == 0 { post.own_hello(card) } else { Hello::new(&place.token, &Who::Agent(card)) };
@@ -220,18 +227,18 @@ impl Fleet {
             ensure!(matches!(wire::receive(&mut stream, MOST)?, Down::Welcome), "agent {index} is not welcome");
             wires.add(ranks + index, stream)?;
         }
-        Ok(Fleet { address, wires, left: vec![0; place.of as usize], ranks, meetings })
+        Ok(Fleet { address, wires, left: vec![(0, 0); place.of as usize], ranks, meetings })
     }
 
     /// Answers until the run is over.
     fn run(mut self) -> anyhow::Result<()> {
-        let ready = wire::frame(&Up::Ready)?;
-        let reports: Vec<Vec<u8>> =
-            (0..self.ranks).map(|rank| wire::frame(&Up::Reports(vec![report(rank)]))).collect::<Result<_, _>>()?;
+        let ready = wire::frame(&Up::Ready { gate: true })?;
+        let reports: Vec<Box<RawValue>> =
+            (0..self.ranks).map(|rank| RawValue::from_string(written(rank)?)).collect::<Result<_, _>>()?;
         while let Some((number, heard)) = self.wires.hear(LIMIT) {
             let index = number.checked_sub(self.ranks).unwrap_or(number / RANKS_PER_NODE);
             let mut own = index * RANKS_PER_NODE..self.ranks.min((index + 1) * RANKS_PER_NODE);
-            let left = &mut self.left[index as usize];
+            let (case, left) = &mut self.left[index as usize];
             match heard {
                 Heard::Said(Word::Start(task)) => {
                     for (rank, _) in task.own {
@@ -245,18 +252,22 @@ impl Fleet {
                     own.for_each(|rank| self.wires.tell(rank, &ready));
                     continue;
                 }
-                Heard::Said(Word::Tell { what: Told::Case(_) }) => *left = self.meetings,
+                Heard::Said(Word::Tell { what: Told::Case { request } }) => {
+                    (*case, *left) = (request.epoch, self.meetings)
+                }
                 Heard::Said(Word::Met(true)) => *left -= 1,
                 Heard::Said(Word::Over(_)) => return Ok(()),
                 Heard::Said(Word::Welcome | Word::Met(false) | Word::Dismiss | Word::Testify(_)) | Heard::Lost(_) => {
                     continue;
                 }
             }
-            if *left == 0 {
-                own.for_each(|rank| self.wires.tell(rank, &reports[rank as usize]));
-            } else if let Some(speaker) = own.next() {
-                let together = own.len() as u32 + 1;
-                self.wires.tell(speaker, &wire::frame(&Up::Meet { together, well: true })?);
+            let (all, together) = (own.start as usize..own.end as usize, own.len() as u32);
+            if let Some(speaker) = own.next() {
+                let frame = match *left {
+                    0 => wire::reports(*case, &reports[all])?,
+                    _ => wire::frame(&Up::Meet { together, well: true })?,
+                };
+                self.wires.tell(speaker, &frame);
             }
         }
         bail!("the simulated ranks heard nothing for {LIMIT:?}")
@@ -270,7 +281,7 @@ fn connect(address: SocketAddr) -> anyhow::Result<TcpStream> {
 }
 
 /// As a rank's of both placements, timed and checked.
-fn report(rank: u32) -> Report {
+fn written(rank: u32) -> serde_json::Result<String> {
     let measured = |placement| Measured {
         placement,
         mean_us: 12.345_678,
@@ -283,5 +294,7 @@ fn report(rank: u32) -> Report {
         occasion: Occasion { launch: Launch::Timed, call: None, dtype: DType::Float, epoch: Some(1) },
     };
     let placements = [Placement::OutOfPlace, Placement::InPlace].map(measured).to_vec();
-    Report { rank, placements, error: None }
+    let mut report = Report { rank, placements, error: None };
+    report.shorten();
+    serde_json::to_string(&report)
 }

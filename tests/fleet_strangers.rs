@@ -40,7 +40,7 @@ fn frame(message: &Value) -> Vec<u8> {
 
 fn hello(token: &str, index: u32, of: u32) -> Value {
     let card = json!({"unit": "Rank", "index": index, "of": of, "local_rank": null, "workers": null, "host": "x",
-        "machine": "x", "memory": "x", "network": "x", "gpus": []});
+        "machine": "x", "memory": "x", "network": "x", "gate": null, "gpus": []});
     json!({"protocol": PROTOCOL, "collcheck": env!("CARGO_PKG_VERSION"), "token": token, "who": {"Agent": card}})
 }
 

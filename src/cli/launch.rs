@@ -17,6 +17,7 @@ use crate::backend::{Backend, Unavailable, nccl};
 use crate::fleet::launcher::{self, Options, Place, Placement, Surroundings};
 use crate::fleet::processes::agent::{self, Adrift, Greeted};
 use crate::fleet::processes::card::{self, Card, Wanted};
+use crate::fleet::processes::hall::Hall;
 use crate::fleet::processes::launched::Launched;
 use crate::fleet::processes::post::{Absent, Post};
 use crate::run::plan::{BackendChoice, LayoutChoice, Run, Target};
@@ -49,7 +50,8 @@ pub fn place(args: &LaunchArgs, target: &TargetArgs) -> anyhow::Result<Place> {
 /// Any process but the first: it starts workers, says nothing, and ends as the first does.
 pub fn follow(placement: &Placement, args: &LaunchArgs, backend: BackendChoice) -> anyhow::Result<Exit> {
     let interrupt = interrupt::flag()?;
-    let ended = agent::serve(placement, card(placement, backend), args.arrival, &interrupt);
+    let hall = Hall::new().ok();
+    let ended = agent::serve(placement, card(placement, backend, hall.as_ref()), args.arrival, &interrupt);
     match ended {
         Ok(code) => Ok(Exit::of_code(code)),
         Err(Adrift::Interrupted { .. }) => Ok(Exit::Interrupted),
@@ -90,7 +92,7 @@ fn assemble(
     target: &Target,
     interrupt: &AtomicBool,
 ) -> Result<Arc<dyn Backend>, Unavailable> {
-    attend_to_own(post, card(placement, target.backend))?;
+    attend_to_own(post, placement, target.backend)?;
     let cards = post.arrive(arrival, interrupt).map_err(unavailable)?;
     let first = cards.first();
     // ranks of this machine, as far as this process sees their GPUs
@@ -111,14 +113,16 @@ fn assemble(
 }
 
 /// The first process has workers too, and an agent for them: a thread that lives as long as the process.
-fn attend_to_own(post: &Arc<Post>, card: Card) -> Result<(), Unavailable> {
-    let (address, hello) = (post.nearby(), post.own_hello(card));
+fn attend_to_own(post: &Arc<Post>, placement: &Placement, backend: BackendChoice) -> Result<(), Unavailable> {
+    let hall = Hall::new().ok();
+    let (address, hello) = (post.nearby(), post.own_hello(card(placement, backend, hall.as_ref())));
     let Greeted::Welcome(stream) = agent::greet(address, &hello) else {
         return Err(Unavailable(format!("rank 0 cannot reach itself at {address}")));
     };
     let work = move || {
         // interrupts are the coordinator's business here
         let _ = agent::work(stream, &AtomicBool::new(false));
+        drop(hall);
     };
     let thread = std::thread::Builder::new().name("agent".to_owned()).spawn(work);
     thread.map(|_| ()).map_err(|e| Unavailable(format!("cannot start a thread: {e}")))
@@ -128,10 +132,12 @@ fn unavailable(error: Absent) -> Unavailable {
     Unavailable(error.to_string())
 }
 
-fn card(placement: &Placement, backend: BackendChoice) -> Card {
+/// This process's card, with its hall, where there is one: without, workers do without a gate.
+fn card(placement: &Placement, backend: BackendChoice, hall: Option<&Hall>) -> Card {
     let gpus = if backend == BackendChoice::Host { Vec::new() } else { nccl::visible_gpus() };
     let host = full_host();
-    Card::new(placement, host.split('.').next().unwrap_or(&host), gpus)
+    let card = Card::new(placement, host.split('.').next().unwrap_or(&host), gpus);
+    Card { gate: hall.map(Hall::site), ..card }
 }
 
 /// The host's name, with its domain where /etc/hosts tells, as in pods.

@@ -19,6 +19,20 @@ pub struct Occasion {
     pub epoch: Option<u64>,
 }
 
+/// Of nothing.
+impl Default for Occasion {
+    fn default() -> Occasion {
+        Occasion { launch: Launch::First, call: None, dtype: DType::Float, epoch: None }
+    }
+}
+
+impl Occasion {
+    /// Whether it is of nothing.
+    pub fn is_default(&self) -> bool {
+        *self == Occasion::default()
+    }
+}
+
 /// A launch of a placement. Numbers count from 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Launch {

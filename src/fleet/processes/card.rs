@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use rustix::process::{getgid, getuid};
 use serde::{Deserialize, Serialize};
 
+use super::hall::Site;
 use crate::fleet::launcher::{Placement, Unit};
 use crate::trace::text;
 
@@ -25,21 +27,25 @@ pub struct Card {
     pub host: String,
     /// Its machine: the same for all containers of one kernel.
     pub machine: String,
-    /// Where processes see each other's memory: the same machine, and the same process numbers.
+    /// Where processes see each other's memory: the same machine, process numbers, user and realm of users.
     pub memory: String,
     /// Where processes have the same addresses, the loopback device's among them.
     pub network: String,
+    /// Where its workers and those of others with the same memory can meet.
+    pub gate: Option<Site>,
     /// PCI bus ids of the GPUs that it sees, in the order of their numbers.
     pub gpus: Vec<String>,
 }
 
 impl Card {
-    /// This process, in its place.
+    /// This process, in its place, without a gate.
     pub fn new(placement: &Placement, host: &str, gpus: Vec<String>) -> Card {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         // without it, hosts are told apart by their names
         let machine = if boot.trim().is_empty() { host.to_owned() } else { boot.trim().to_owned() };
         let namespace = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+        let [processes, users, network] = ["pid", "user", "net"].map(namespace);
+        let (user, group) = (getuid().as_raw(), getgid().as_raw());
         Card {
             unit: placement.unit,
             index: placement.index,
@@ -47,9 +53,10 @@ impl Card {
             local_rank: placement.local_rank,
             workers: placement.local_world.filter(|_| placement.unit == Unit::Node),
             host: host.to_owned(),
-            memory: format!("{machine} {}", namespace("pid").display()),
-            network: format!("{machine} {}", namespace("net").display()),
+            memory: format!("{machine} {} {} {user}:{group}", processes.display(), users.display()),
+            network: format!("{machine} {}", network.display()),
             machine,
+            gate: None,
             gpus,
         }
     }
@@ -184,7 +191,7 @@ fn all_together(cards: &[Card]) -> Result<(), String> {
     });
     let list: Vec<String> = list.collect();
     Err(format!(
-        "ranks of the host backend share memory, and these are on several hosts or in several containers: {}: \
+        "ranks of the host backend share memory, and these are on several hosts, in several containers or of several users: {}: \
          run them on one, with --host-transport tcp, or with --backend nccl",
         list.join(", ")
     ))
@@ -209,6 +216,7 @@ mod tests {
             machine: name.clone(),
             memory: name.clone(),
             network: name,
+            gate: None,
             gpus: (0..gpus).map(|gpu| format!("{gpu}:00.0")).collect(),
         }
     }

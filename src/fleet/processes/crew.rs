@@ -26,6 +26,8 @@ pub struct Crew {
     members: Wires<Up>,
     ranks: u32,
     staff: Box<dyn Staff>,
+    /// Some cannot get to their gate.
+    alone: bool,
 }
 
 impl Crew {
@@ -52,7 +54,7 @@ impl Crew {
         for (rank, stream) in (0..).zip(members) {
             wires.add(rank, stream).map_err(unheard)?;
         }
-        let mut crew = Crew { members: wires, ranks, staff };
+        let mut crew = Crew { members: wires, ranks, staff, alone: false };
         cases.sort_by_key(kind);
         cases.dedup_by_key(|case| kind(case));
         crew.staff.tell(ToAll::Cases(cases));
@@ -70,7 +72,7 @@ impl Crew {
             let heard = self.members.hear(LOOK);
             let idle = heard.is_none();
             match heard {
-                Some((rank, Heard::Said(Up::Ready))) => ready.put(rank, ()),
+                Some((rank, Heard::Said(Up::Ready { gate }))) => ready.put(rank, gate),
                 Some((rank, Heard::Said(Up::Listening(address)))) => {
                     let seen = self.members.stream(rank).and_then(|stream| Some(stream.peer_addr().ok()?.ip()));
                     addresses.put(rank, reachable(address, seen, outside));
@@ -93,6 +95,7 @@ impl Crew {
                 late(self.staff.as_mut(), &all, end, limit)?;
             }
         }
+        self.alone = ready.take().contains(&false);
         Ok(())
     }
 
@@ -114,7 +117,7 @@ impl Crew {
     }
 
     /// Lets those go who wait for others, and takes their reports. Who is stuck in a call is aborted.
-    fn released(&mut self, meeting: &Round, mut reports: Gathered<Report>) -> Vec<Report> {
+    fn released(&mut self, epoch: u64, meeting: &Round, mut reports: Gathered<Report>) -> Vec<Report> {
         let end = Instant::now() + AFTER_DEATH;
         self.staff.tell(ToAll::Release);
         self.answer(meeting.speakers(), &Down::Met(false));
@@ -123,7 +126,9 @@ impl Crew {
         {
             match heard {
                 Heard::Said(Up::Meet { .. }) => self.answer(&[rank], &Down::Met(false)),
-                Heard::Said(Up::Reports(own)) => own.into_iter().for_each(|report| reports.put(report.rank, report)),
+                Heard::Said(Up::Reports { case, reports: own }) if case == epoch => {
+                    own.into_iter().for_each(|report| reports.put(report.rank, report));
+                }
                 _ => {}
             }
         }
@@ -172,7 +177,7 @@ impl Workers for Crew {
         let mut failed: Option<Instant> = None;
         let mut looked = false;
         // who does not hear is missed below
-        self.staff.tell(ToAll::Case(Box::new(request.clone())));
+        self.staff.tell(ToAll::Case { request: Box::new(request.clone()), alone: self.alone });
         while !reports.complete() {
             let mut silent = false;
             match self.members.hear(LOOK) {
@@ -181,8 +186,9 @@ impl Workers for Crew {
                         self.answer(&speakers, &Down::Met(all));
                     }
                 }
-                Some((_, Heard::Said(Up::Reports(own)))) => {
-                    for report in own {
+                Some((_, Heard::Said(Up::Reports { case, reports: own }))) => {
+                    // one that was given up may still be told of
+                    for report in own.into_iter().filter(|_| case == request.epoch) {
                         if report.error.is_some() {
                             failed.get_or_insert_with(Instant::now);
                         }
@@ -192,7 +198,7 @@ impl Workers for Crew {
                 Some((
                     rank,
                     Heard::Said(
-                        Up::Ready
+                        Up::Ready { .. }
                         | Up::Failed(_)
                         | Up::Unsupported(_)
                         | Up::Identity(_)
@@ -219,7 +225,7 @@ impl Workers for Crew {
                 && self.given_up(unwell, end.is_some_and(|end| now >= end), &mut looked)
             {
                 // Who could not make the call says so once it is let go; the others are in it.
-                return Ended::Reported(self.released(&meeting, reports));
+                return Ended::Reported(self.released(request.epoch, &meeting, reports));
             } else if end.is_some_and(|end| now >= end) && !reports.complete() {
                 Cause::Deadline(deadline.as_secs_f64())
             } else {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::hall::Spot;
 use super::wire::ToAll;
 use crate::backend::Recipe;
 use crate::trace::Liveness;
@@ -45,6 +46,8 @@ pub struct Task {
     pub recipe: Recipe,
     /// Memory that the ranks share, if they do.
     pub channels: PathBuf,
+    /// Where the first of its own meets others; those that follow it have the slots that follow.
+    pub gate: Option<Spot>,
 }
 
 /// From an agent.

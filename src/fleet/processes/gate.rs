@@ -1,20 +1,30 @@
-//! Where the worker processes that one process has started meet, so that one of them speaks to the coordinator for all.
+//! Where worker processes meet that see each other's memory, so that one of them speaks to the coordinator for all.
 //!
-//! It is some words in memory that the workers share. Whoever comes last, while all are well, asks the coordinator on behalf
-//! of all (nobody, where no ranks are elsewhere), and hands the answer on. As soon as one is not well the gate stands open for
-//! that meeting: each goes to the coordinator itself, which has to know who has come and who is held up. Under a launcher
-//! that starts a process for each rank, each has a gate of its own.
+//! It is some words in memory that the workers share, whoever has started them (see [`hall`]). Whoever comes last, while all
+//! are well, asks the coordinator on behalf of all (nobody, where no ranks are elsewhere), and hands the answer on. As soon as
+//! one is not well the gate stands open for that meeting: each goes to the coordinator itself, which has to know who has come
+//! and who is held up.
+//!
+//! The last meeting of a case has no question but reports, which all leave in [`slots`] for the last one to pass on. One with an
+//! error sends it itself, and opens the gate for whatever meeting the others are at.
 //!
 //! Meetings have numbers that only grow, by case and then by meeting, so that nothing is ever reset: who is one meeting short in
-//! a case that went wrong meets the others again in the next.
+//! a case that went wrong meets the others again in the next, and workers of an earlier communicator that are yet to be killed
+//! are at meetings that are over.
+//!
+//! [`hall`]: super::hall
+//! [`slots`]: super::slots
 
-use std::fs::File;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
+use serde_json::value::RawValue;
 
+use super::hall::{self, Spot};
+use super::slots::Slots;
 use crate::backend::host::Region;
+use crate::fleet::protocol::Report;
 
 /// How long one who waits stays awake, where each process can have a core.
 const AWAKE: Duration = Duration::from_micros(50);
@@ -23,15 +33,19 @@ const AWAKE: Duration = Duration::from_micros(50);
 const MEETINGS: u32 = 16;
 const WORKERS: u32 = 16;
 
+/// The number of a case's last meeting.
+const LAST: u64 = (1 << MEETINGS) - 1;
+
 /// Where the words are: what is slept on, the latest meeting that somebody has come to, with how many have, the last one that
 /// stands open, and the last one that was answered, doubled, with the answer in its lowest bit.
 const ARRIVED: usize = 8;
 const OPEN: usize = 16;
 const ANSWERED: usize = 24;
 
-/// A worker's view of its host's gate.
+/// A worker's view of its gate.
 pub struct Gate {
     memory: Region,
+    slots: Slots,
     size: u64,
     awake: bool,
     /// Of the meeting that this worker has come to last.
@@ -41,7 +55,7 @@ pub struct Gate {
 /// What a worker finds at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// All of this host are here and well, this one as the last: it has to get an answer, and to say it.
+    /// All who meet here have come and are well, this one as the last: it has to get an answer, and to say it.
     Speak,
     /// Go and ask yourself.
     Alone,
@@ -50,14 +64,13 @@ pub enum Way {
 }
 
 impl Gate {
-    /// Bytes that it takes.
-    pub const BYTES: u64 = 4096;
-
-    /// The gate of `size` workers in a file that all of them map, from the page at `from` on.
-    pub fn over(file: &File, from: u64, size: u32) -> Option<Gate> {
-        let memory = Region::mapped(file, usize::try_from(from).ok()?, Self::BYTES as usize)?;
-        let awake = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > size as usize);
-        Some(Gate { memory, size: size.into(), awake, number: AtomicU64::new(0) })
+    /// The gate at which a worker has this place, if it can get there.
+    pub fn at(spot: &Spot) -> Option<Gate> {
+        let file = spot.site.open()?;
+        let memory = Region::mapped(&file, 0, hall::BYTES as usize)?;
+        let awake = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > spot.size as usize);
+        let slots = Slots::new(file, spot.size, spot.slot);
+        Some(Gate { memory, slots, size: spot.size.into(), awake, number: AtomicU64::new(0) })
     }
 
     /// Workers that meet here.
@@ -70,9 +83,24 @@ impl Gate {
         self.number.fetch_max(case << MEETINGS, Ordering::Relaxed);
     }
 
-    /// Comes to the next meeting, and waits as long as others of this host may come.
+    /// Comes to the next meeting, and waits as long as others may come.
     pub fn arrive(&self, well: bool) -> Way {
-        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        self.come(self.number.fetch_add(1, Ordering::Relaxed) + 1, well)
+    }
+
+    /// Comes to the last meeting of the case with a report, for whoever speaks to find it in [`Gate::reports`]. One with an
+    /// error is not left to others, nor one that is too long.
+    pub fn leave(&self, report: &Report) -> Way {
+        let number = self.number.fetch_or(LAST, Ordering::Relaxed) | LAST;
+        self.come(number, report.error.is_none() && self.slots.put(number >> MEETINGS, report))
+    }
+
+    /// The reports of all who have come to the last meeting of the present case.
+    pub fn reports(&self) -> Vec<Box<RawValue>> {
+        self.slots.all(self.number.load(Ordering::Relaxed) >> MEETINGS)
+    }
+
+    fn come(&self, number: u64, well: bool) -> Way {
         let (Some(bell), Some(arrived), Some(open)) =
             (self.memory.word(), self.memory.long(ARRIVED), self.memory.long(OPEN))
         else {
@@ -108,7 +136,7 @@ impl Gate {
     pub fn answer(&self, all: bool) {
         let number = self.number.load(Ordering::Relaxed);
         if let (Some(bell), Some(answered)) = (self.memory.word(), self.memory.long(ANSWERED)) {
-            answered.store(number << 1 | u64::from(all), Ordering::Release);
+            answered.fetch_max(number << 1 | u64::from(all), Ordering::AcqRel);
             ring(bell);
         }
     }
@@ -159,13 +187,25 @@ fn ring(bell: &AtomicU32) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::hall::{Hall, KEY, Site};
     use super::*;
+    use crate::backend::RankError;
 
     /// One worker's gate for each, all over the same memory.
     fn gates(size: u32) -> Vec<Gate> {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(2 * Gate::BYTES).unwrap();
-        (0..size).map(|_| Gate::over(&file, Gate::BYTES, size).unwrap()).collect()
+        gates_in(&Hall::new().unwrap(), size)
+    }
+
+    fn gates_in(hall: &Hall, size: u32) -> Vec<Gate> {
+        (0..size).map(|slot| Gate::at(&Spot { site: hall.site(), size, slot }).unwrap()).collect()
+    }
+
+    fn report(rank: u32, error: Option<RankError>) -> Report {
+        Report { rank, placements: Vec::new(), error }
+    }
+
+    fn ranks(gate: &Gate) -> Vec<u32> {
+        gate.reports().iter().map(|raw| serde_json::from_str::<Report>(raw.get()).unwrap().rank).collect()
     }
 
     /// Whether all are well, and what each found, where the one who speaks gets this answer.
@@ -255,9 +295,87 @@ mod tests {
     }
 
     #[test]
+    fn whoever_leaves_last_finds_the_reports_of_all_and_the_others_go_when_it_says_so() {
+        let gates = gates(3);
+        for case in 1..500 {
+            let leave = |(rank, gate): (u32, &'_ Gate)| {
+                gate.begin(case);
+                let way = gate.leave(&report(rank, None));
+                if way == Way::Speak {
+                    assert_eq!(ranks(gate), [0, 1, 2], "case {case}");
+                    gate.answer(true);
+                }
+                way
+            };
+            let ways: Vec<Way> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..).zip(&gates).map(|g| scope.spawn(move || leave(g))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(ways.iter().filter(|way| **way == Way::Met(true)).count(), 2, "case {case}: {ways:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_leaves_with_an_error_frees_the_others_at_whatever_meeting_they_are() {
+        let gates = gates(3);
+        for case in 1..20 {
+            gates.iter().for_each(|gate| gate.begin(case));
+            std::thread::scope(|scope| {
+                let meets = scope.spawn(|| gates[0].arrive(true));
+                let leaves = scope.spawn(|| gates[1].leave(&report(1, None)));
+                std::thread::sleep(Duration::from_millis(2));
+                assert!(!meets.is_finished() && !leaves.is_finished(), "they are at different meetings");
+                assert_eq!(gates[2].leave(&report(2, Some(RankError::Aborted))), Way::Alone);
+                assert_eq!([meets.join().unwrap(), leaves.join().unwrap()], [Way::Alone; 2]);
+            });
+            assert_eq!(gates[0].leave(&report(0, None)), Way::Alone, "who comes later");
+        }
+    }
+
+    #[test]
+    fn who_waits_with_a_report_goes_alone_once_the_case_is_given_up() {
+        let gates = gates(2);
+        gates.iter().for_each(|gate| gate.begin(4));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| gates[0].leave(&report(0, None)));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished());
+            gates[1].open();
+            assert_eq!(waits.join().unwrap(), Way::Alone);
+        });
+    }
+
+    /// Those of the later one have begun a case when those of the earlier one go on.
+    #[test]
+    fn workers_of_an_earlier_communicator_do_no_harm_to_those_of_a_later_one() {
+        let hall = Hall::new().unwrap();
+        let (earlier, later) = (gates_in(&hall, 2), gates_in(&hall, 2));
+        earlier.iter().for_each(|gate| gate.begin(7));
+        later.iter().for_each(|gate| gate.begin(8));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| later[0].arrive(true));
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(earlier[0].arrive(true), Way::Alone, "the meeting is over");
+            earlier[0].answer(false);
+            earlier[0].open();
+            assert_eq!(earlier[1].arrive(false), Way::Alone);
+            assert_eq!(earlier[1].leave(&report(1, Some(RankError::Aborted))), Way::Alone);
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished());
+            assert_eq!(later[1].arrive(true), Way::Speak);
+            later[1].answer(true);
+            earlier[0].answer(false);
+            assert_eq!(waits.join().unwrap(), Way::Met(true));
+        });
+    }
+
+    #[test]
     fn there_is_no_gate_where_the_memory_is_too_short() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(Gate::BYTES).unwrap();
-        assert!(Gate::over(&file, Gate::BYTES, 2).is_none());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(KEY as u64 + 8).unwrap();
+        let site = Site { path: file.path().into(), key: 0 };
+        assert!(Gate::at(&Spot { site: site.clone(), size: 2, slot: 0 }).is_none());
+        file.as_file().set_len(hall::BYTES).unwrap();
+        assert!(Gate::at(&Spot { site, size: 2, slot: 0 }).is_some());
     }
 }

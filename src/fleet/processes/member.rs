@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
 use super::Orders;
-use super::gate::{Gate, Way};
-use super::squad::gate_at;
+use super::far::Far;
+use super::gate::Gate;
 use super::wire::{self, Down, Hello, MOST, NoMessage, ToAll, Up, Who};
 use crate::backend::host::{HostBackend, Joining, Listener};
 use crate::backend::nccl::process::Candidate;
 use crate::backend::{Opening, Recipe, Station, Watcher};
-use crate::fleet::log::{Doing, Log};
+use crate::fleet::log::Log;
 use crate::fleet::recorder::Recorder;
 use crate::fleet::worker::{self, Meeting};
 
@@ -58,8 +58,8 @@ pub fn main() -> anyhow::Result<()> {
     }
     match station(&orders, &mut stream, &told, &gate) {
         Ok(post) => {
-            wire::send(&mut stream, &Up::Ready)?;
-            serve(post, &stream, &told)
+            wire::send(&mut stream, &Up::Ready { gate: post.meeting.has_gate() })?;
+            serve(post, &told)
         }
         Err(error) => {
             let why = match error.downcast::<Opening>() {
@@ -103,11 +103,12 @@ fn station(
     let ToAll::Cases(cases) = told.recv()? else { bail!(OUT_OF_TURN) };
     let memory = lent(&orders.logs)?;
     let log = Log::shared(&memory, orders.slot).context("the log cannot be mapped")?;
-    let gate =
-        Gate::over(&memory, gate_at(orders.siblings.into()), orders.siblings).context("the gate cannot be mapped")?;
-    let gate = Arc::clone(shown.get_or_init(|| Arc::new(gate)));
-    let stream_too = Mutex::new(stream.try_clone()?);
-    let far = Arc::new(Far { gate, ranks: orders.ranks, stream: stream_too, log: log.clone() });
+    // who cannot get there says so once it is ready
+    let gate = orders.gate.as_ref().and_then(Gate::at).map(Arc::new);
+    if let Some(gate) = &gate {
+        let _ = shown.set(Arc::clone(gate));
+    }
+    let far = Arc::new(Far::new(gate, orders.ranks, stream.try_clone()?, log.clone()));
     let station: Box<dyn Station> = match &orders.recipe {
         Recipe::Host { .. } => Box::new(HostBackend::join(&lent(&orders.channels)?, orders.ranks, orders.rank)?),
         Recipe::HostTcp { ip } => {
@@ -178,19 +179,16 @@ impl Drop for Lookout {
     }
 }
 
-fn serve(mut post: Post, mut stream: &TcpStream, told: &Receiver<ToAll>) -> anyhow::Result<()> {
+fn serve(mut post: Post, told: &Receiver<ToAll>) -> anyhow::Result<()> {
     let (station, meeting) = (post.station.as_mut(), &*post.meeting);
-    let log = &meeting.log;
     loop {
-        let ToAll::Case(request) = told.recv()? else { bail!("the coordinator spoke out of turn") };
-        log.begin(request.epoch, &request.case.name());
-        meeting.gate.begin(request.epoch);
+        let ToAll::Case { request, alone } = told.recv()? else { bail!("the coordinator spoke out of turn") };
+        meeting.begin(&request, alone);
         // A panic has said what it had to say. Unwinding would take the station down, which waits for the library, and
         // others would hear of this rank's end only then.
         let run = AssertUnwindSafe(|| worker::run(station, meeting, &request));
         let Ok(reports) = catch_unwind(run) else { end_at_once() };
-        log.at(Doing::Reported);
-        wire::send(&mut stream, &Up::Reports(reports))?;
+        meeting.report(reports)?;
     }
 }
 
@@ -198,46 +196,4 @@ fn serve(mut post: Post, mut stream: &TcpStream, told: &Receiver<ToAll>) -> anyh
 fn end_at_once() -> ! {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: None });
     std::process::abort()
-}
-
-/// A meeting at this host's gate and, as far as ranks are elsewhere, through the coordinator.
-struct Far {
-    gate: Arc<Gate>,
-    ranks: u32,
-    stream: Mutex<TcpStream>,
-    log: Log,
-}
-
-impl Far {
-    fn ask(&self, together: u32, well: bool) -> bool {
-        let mut stream = self.stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let met = wire::send(&mut *stream, &Up::Meet { together, well }).map(|()| wire::receive(&mut *stream, MOST));
-        match met {
-            Ok(Ok(Down::Met(all))) => all,
-            // The coordinator is gone or has given this worker up: there is nobody to tell anything.
-            _ => std::process::exit(1),
-        }
-    }
-}
-
-impl Meeting for Far {
-    fn all_well(&self, well: bool) -> bool {
-        self.log.at(Doing::Meeting);
-        let all = match self.gate.arrive(well) {
-            Way::Met(all) => all,
-            Way::Alone => self.ask(1, well),
-            Way::Speak => {
-                let here = self.gate.size();
-                let all = here == self.ranks || self.ask(here, true);
-                self.gate.answer(all);
-                all
-            }
-        };
-        self.log.at(Doing::Beginning);
-        all
-    }
-
-    fn armed(&self) {
-        self.log.armed();
-    }
 }

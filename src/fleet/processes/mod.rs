@@ -13,8 +13,9 @@
 //! agent's workers are children of the agent: whatever they do to themselves, the agent lives, and the next case can run.
 //!
 //! What all workers are told alike, as a case to run, comes from whoever has started them, so that the coordinator says it once
-//! to each agent. Workers of one squad meet at a gate in memory that they share, and one of them speaks for all: the coordinator
-//! hears of a meeting once from each agent's, and not at all where all are its own.
+//! to each agent. Workers that see each other's memory meet at one gate, whoever has started them, and one of them speaks for
+//! all: the coordinator hears of a meeting once from each gate, not at all where there is one for all, and has the reports of all
+//! who are well together. Where any worker cannot get to its gate, each speaks for itself.
 //!
 //! A worker's calls are recorded in memory that its parent shares, so that those of one that was killed can be read. All
 //! shared memory is without a name, and a worker dies with its parent, however that ends: nothing is left behind.
@@ -25,13 +26,16 @@ mod child;
 mod crew;
 mod door;
 pub mod errand;
+mod far;
 mod gate;
 mod gathered;
+pub mod hall;
 pub mod launched;
 pub mod member;
 pub mod post;
 mod rendezvous;
 mod silence;
+mod slots;
 mod squad;
 mod staff;
 pub mod wire;
@@ -45,6 +49,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Recipe;
+use hall::Spot;
 
 /// What a worker process is told first on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,8 +67,8 @@ struct Orders {
     logs: PathBuf,
     /// Which of them is its own.
     slot: u32,
-    /// How many it has, itself among them.
-    siblings: u32,
+    /// Where it meets others, if anywhere.
+    gate: Option<Spot>,
     /// Memory that the backend's ranks share, if they do.
     channels: PathBuf,
     /// How its station is made.

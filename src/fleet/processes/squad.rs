@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::Orders;
 use super::child::Worker;
 use super::errand::Task;
-use super::gate::Gate;
+use super::hall::Spot;
 use super::wire::{self, ToAll};
 use crate::backend::Unavailable;
 use crate::fleet::log::Log;
@@ -30,7 +30,7 @@ impl Squad {
     /// Call this on a thread that outlives them: the kernel kills them when it ends.
     pub fn start(task: &Task, address: SocketAddr) -> Result<Squad, Unavailable> {
         let memory = |e: std::io::Error| Unavailable(format!("no memory can be shared with workers: {e}"));
-        let logs = shared(gate_at(task.own.len() as u64) + Gate::BYTES).map_err(memory)?;
+        let logs = shared("logs", task.own.len() as u64 * Log::SHARED_BYTES).map_err(memory)?;
         let mut workers = Vec::new();
         for (slot, &(rank, gpu)) in (0..).zip(&task.own) {
             let orders = Orders {
@@ -42,7 +42,7 @@ impl Squad {
                 ranks_per_gpu: task.ranks_per_gpu,
                 logs: inherited(&logs),
                 slot,
-                siblings: task.own.len() as u32,
+                gate: task.gate.clone().map(|first| Spot { slot: first.slot.saturating_add(slot), ..first }),
                 channels: task.channels.clone(),
                 recipe: task.recipe.clone(),
             };
@@ -79,15 +79,10 @@ impl Squad {
     }
 }
 
-/// Where the gate of so many workers lies, behind their logs.
-pub fn gate_at(workers: u64) -> u64 {
-    workers * Log::SHARED_BYTES
-}
-
-/// Memory without a name that children inherit.
-pub fn shared(bytes: u64) -> std::io::Result<OwnedFd> {
+/// Memory without a name that children inherit. What it is for is seen in `/proc`, and nowhere else.
+pub fn shared(what: &str, bytes: u64) -> std::io::Result<OwnedFd> {
     // not closed on exec, so that it is inherited
-    let memory = File::from(memfd_create("collcheck", MemfdFlags::empty())?);
+    let memory = File::from(memfd_create(format!("collcheck {what}"), MemfdFlags::empty())?);
     memory.set_len(bytes.max(1))?;
     Ok(OwnedFd::from(memory))
 }

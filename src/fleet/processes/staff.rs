@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 
 use super::errand::Task;
+use super::hall::{Hall, Spot};
 use super::rendezvous::{Refusal, Rendezvous};
 use super::squad::{self, Squad};
 use super::wire::ToAll;
@@ -52,7 +53,11 @@ pub fn channels(recipe: &Recipe) -> Result<OwnedFd, Unavailable> {
         Recipe::Host { bytes } => *bytes,
         Recipe::HostTcp { .. } | Recipe::Nccl { .. } => 0,
     };
-    squad::shared(bytes).map_err(|e| Unavailable(format!("no memory can be shared with workers: {e}")))
+    squad::shared("channels", bytes).map_err(unshared)
+}
+
+fn unshared(error: std::io::Error) -> Unavailable {
+    Unavailable(format!("no memory can be shared with workers: {error}"))
 }
 
 /// Workers that are children of this process.
@@ -61,6 +66,7 @@ pub struct Own {
     squad: Squad,
     /// Inherited by workers; kept for none but them.
     _channels: OwnedFd,
+    _hall: Hall,
 }
 
 impl Own {
@@ -70,6 +76,7 @@ impl Own {
         // of each rank: its connection, its standard input, and both once more while it is started
         descriptors::allow(4 * u64::from(ranks));
         let channels = channels(&recipe)?;
+        let hall = Hall::new().map_err(unshared)?;
         let rendezvous = Rendezvous::open(ranks).map_err(network)?;
         let own: Vec<(u32, u32)> = match &recipe {
             Recipe::Nccl { gpus, .. } => (0..ranks).zip(gpus.iter().copied()).collect(),
@@ -86,9 +93,10 @@ impl Own {
             ranks_per_gpu,
             recipe,
             channels: squad::inherited(&channels),
+            gate: Some(Spot { site: hall.inherited(), size: ranks, slot: 0 }),
         };
         let squad = Squad::start(&task, rendezvous.address().map_err(network)?)?;
-        Ok(Own { rendezvous, squad, _channels: channels })
+        Ok(Own { rendezvous, squad, _channels: channels, _hall: hall })
     }
 }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::card::Card;
 use crate::backend::host::Book;
@@ -14,7 +15,7 @@ use crate::case::Case;
 use crate::fleet::protocol::{Report, Request};
 
 /// Goes up with every change of the messages.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 
 /// Bytes of the largest frame: far above any report.
 pub const MOST: u32 = 16 << 20;
@@ -69,7 +70,10 @@ pub enum Up {
     /// Where it waits for other ranks' connections.
     Listening(SocketAddr),
     /// Its part of the communicator is made.
-    Ready,
+    Ready {
+        /// Whether it can meet others at its gate.
+        gate: bool,
+    },
     /// Its part of the communicator cannot be made.
     Failed(String),
     /// The same, by no fault of the machine: the library does not have it.
@@ -81,8 +85,22 @@ pub enum Up {
         /// Whether all of them are well.
         well: bool,
     },
-    /// A case is over.
-    Reports(Vec<Report>),
+    /// A case is over, for these ranks: its own, or all who have met.
+    Reports {
+        /// The number of the case, see [`Request::epoch`].
+        case: u64,
+        /// What they say.
+        reports: Vec<Report>,
+    },
+}
+
+/// [`Up::Reports`], as it is sent: of reports that others have written.
+pub fn reports(case: u64, reports: &[Box<RawValue>]) -> io::Result<Vec<u8>> {
+    #[derive(Serialize)]
+    enum Up<'r> {
+        Reports { case: u64, reports: &'r [Box<RawValue>] },
+    }
+    frame(&Up::Reports { case, reports })
 }
 
 /// From the coordinator, to whoever has connected.
@@ -108,7 +126,12 @@ pub enum ToAll {
     /// Where all ranks wait for connections.
     Book(Book),
     /// A case to run.
-    Case(Box<Request>),
+    Case {
+        /// What.
+        request: Box<Request>,
+        /// Nobody meets at gates: not all can get to theirs.
+        alone: bool,
+    },
     /// The case is given up: nobody is to wait for others of its host any more.
     Release,
 }
@@ -185,11 +208,22 @@ mod tests {
     fn messages_come_back_as_they_went() {
         let mut bytes = Vec::new();
         send(&mut bytes, &Up::Meet { together: 1, well: true }).unwrap();
-        send(&mut bytes, &Up::Ready).unwrap();
+        send(&mut bytes, &Up::Ready { gate: true }).unwrap();
         let mut from = &bytes[..];
         assert!(matches!(receive(&mut from, MOST), Ok(Up::Meet { together: 1, well: true })));
-        assert!(matches!(receive(&mut from, MOST), Ok(Up::Ready)));
+        assert!(matches!(receive(&mut from, MOST), Ok(Up::Ready { gate: true })));
         assert!(matches!(receive::<Up>(&mut from, MOST), Err(NoMessage::Io(_))));
+    }
+
+    #[test]
+    fn reports_that_others_have_written_are_a_message_like_any_other() {
+        let all = [4, 5].map(|rank| Report { rank, placements: Vec::new(), error: None });
+        let written = all.iter().map(|report| RawValue::from_string(serde_json::to_string(report).unwrap()).unwrap());
+        let frame = reports(u64::MAX, &written.collect::<Vec<_>>()).unwrap();
+        let Some((Up::Reports { case: u64::MAX, reports }, _)) = first(&frame, MOST).unwrap() else {
+            panic!("another")
+        };
+        assert_eq!(reports, all);
     }
 
     #[test]

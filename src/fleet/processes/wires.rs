@@ -202,8 +202,11 @@ mod tests {
             wires.add(number, near).unwrap();
             fars.push(far);
         }
-        let whole =
-            [wire::frame(&Up::Meet { together: 8, well: true }).unwrap(), wire::frame(&Up::Ready).unwrap()].concat();
+        let whole = [
+            wire::frame(&Up::Meet { together: 8, well: true }).unwrap(),
+            wire::frame(&Up::Ready { gate: true }).unwrap(),
+        ]
+        .concat();
         let large = wire::frame(&Up::Failed("x".repeat(3 * TURN))).unwrap();
         fars[0].write_all(&whole[..7]).unwrap();
         fars[1].write_all(&whole).unwrap();
@@ -218,12 +221,12 @@ mod tests {
             }
             assert_eq!(
                 came,
-                [vec![], vec!["Meet { tog".to_owned(), "Ready".to_owned()], vec!["Failed(\"xx".to_owned()]]
+                [vec![], vec!["Meet { tog".to_owned(), "Ready { ga".to_owned()], vec!["Failed(\"xx".to_owned()]]
             );
         });
         fars[0].write_all(&whole[7..]).unwrap();
         assert!(matches!(wires.hear(LONG), Some((0, Heard::Said(Up::Meet { together: 8, well: true })))));
-        assert!(matches!(wires.hear(LONG), Some((0, Heard::Said(Up::Ready)))));
+        assert!(matches!(wires.hear(LONG), Some((0, Heard::Said(Up::Ready { gate: true })))));
         assert!(wires.hear(Duration::from_millis(20)).is_none());
     }
 

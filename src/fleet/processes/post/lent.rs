@@ -11,7 +11,7 @@ use super::super::errand::{Errand, Task};
 use super::super::silence::{SETTLING, SILENCE};
 use super::super::staff::{self, Staff};
 use super::super::wire::{self, ToAll};
-use super::super::{door, squad};
+use super::super::{door, hall, squad};
 use super::cut_off::cut_off;
 use super::{Agent, LOOK, Post, State, Team};
 use crate::backend::{Recipe, Unavailable};
@@ -60,7 +60,10 @@ impl Lent {
         for (rank, seat) in (0..).zip(&*seats) {
             own.entry(seat.agent).or_default().push((rank, seat.gpu));
         }
-        for (index, agent) in agents.iter_mut() {
+        let workers = |index: &u32| own.get(index).map_or(0, |own| own.len() as u32);
+        let spots: Vec<_> = agents.iter().map(|(index, agent)| (&agent.card, workers(index))).collect();
+        let spots = hall::spots(&spots);
+        for ((index, agent), gate) in agents.iter_mut().zip(spots) {
             let task = Task {
                 team: *teams,
                 token: token.clone(),
@@ -69,6 +72,7 @@ impl Lent {
                 ranks_per_gpu,
                 recipe: recipe.clone(),
                 channels: squad::lent(&channels),
+                gate,
             };
             agent.ask(&Errand::Start(Box::new(task)));
         }
