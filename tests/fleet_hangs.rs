@@ -140,6 +140,19 @@ fn a_timed_call_that_one_rank_is_refused_fails_with_its_reason_too() {
     }
 }
 
+/// The others end all the same, and what they have sent is left on the way.
+#[test]
+fn a_rank_that_falls_behind_at_the_end_of_a_chain_leaves_nothing_to_the_next_case() {
+    let fault = Fault { rank: 3, launch: LAUNCHES + 4, misdeed: Misdeed::Refuse };
+    let run = run(Faulty::new(4, Some(fault)), plan(&["broadcast::none::int8::1KiB", NEXT[0], NEXT[1]], DEADLINE));
+    let [first, rest @ ..] = &run.results[..] else { panic!("no results") };
+    assert_eq!((first.outcome, first.kind), (Outcome::Fail, Some(FailKind::Error)), "{}", first.message);
+    assert!(first.placements.iter().all(|p| p.in_place == (p.mean_us == 0.0)), "{:?}", first.placements);
+    for next in rest {
+        assert_eq!(next.outcome, Outcome::Pass, "{}: {}", next.name, next.message);
+    }
+}
+
 /// Launches of a placement: the first, one to warm up, one before the clock starts, those by the clock, those by marks.
 const LAUNCHES: u32 = 1 + 1 + 1 + TIMED + TIMED;
 const TIMED: u32 = 3;

@@ -66,6 +66,13 @@ pub enum RankError {
     Aborted,
 }
 
+impl RankError {
+    /// Whether it says no more than that this cannot be done here: no reason for others not to come back.
+    pub const fn is_excuse(&self) -> bool {
+        matches!(self, RankError::Unsupported(_) | RankError::Memory { .. } | RankError::Aborted)
+    }
+}
+
 fn detail(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
@@ -289,6 +296,13 @@ pub enum Registration {
     Window,
     /// Both buffers as windows of one allocation.
     SharedWindows,
+}
+
+impl Registration {
+    /// Whether all ranks have to register together.
+    pub const fn is_collective(self) -> bool {
+        matches!(self, Registration::Window | Registration::SharedWindows)
+    }
 }
 
 /// How ranks are laid out on this machine.

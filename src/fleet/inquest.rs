@@ -163,7 +163,10 @@ pub fn explained(diagnosis: &Diagnosis) -> String {
 fn stands(witnesses: Vec<Witness>, case: u64) -> Vec<Stand> {
     let mut states: Vec<Stand> = witnesses.into_iter().map(|witness| state(witness, case)).collect();
     unroll(&mut states);
-    let queues = states.iter_mut().filter_map(|state| Some(Queue { rank: state.rank, calls: state.calls.as_mut()? }));
+    let queues = states.iter_mut().filter_map(|state| {
+        let waits = state.doing == Doing::Waiting;
+        Some(Queue { rank: state.rank, calls: state.calls.as_mut()?, waits })
+    });
     run_down(&mut queues.collect::<Vec<_>>());
     states
 }

@@ -14,8 +14,8 @@ use crate::trace::ring::{self, MappedRing, RingError, RingMemory};
 /// Calls that are kept: more than any launch or pipeline has, and small enough to stay in the cache.
 const CALLS: usize = 128;
 
-/// Batches that are kept. Ranks meet before they make buffers, and until then one may be as far ahead as a case has batches
-/// between two meetings.
+/// Batches that are kept: as many as a case has, by the clock and by marks in each of two placements. So one who is ahead takes none
+/// away that others are in.
 const BATCHES: usize = 4;
 
 /// Words behind the ring.

@@ -87,6 +87,15 @@ pub fn need(parts: &[Part]) -> Need {
     widest.map_or_else(Need::default, |part| Need::of(&part.case, send, recv))
 }
 
+/// Whether a call in place takes a larger buffer than those of the call out of place.
+pub fn grows_in_place(parts: &[Part]) -> bool {
+    let grows = |part: &Part| {
+        let shape = part.case.primitive.unit().shape(&part.workload);
+        shape.send > shape.recv
+    };
+    parts.iter().any(grows)
+}
+
 /// The oracle of one launch: what is in its buffers, part by part.
 pub struct Inputs(Vec<Oracle>);
 
@@ -159,6 +168,7 @@ pub fn launch<'a>(parts: &'a [Part], inputs: &'a Inputs, placement: Placement) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Primitive;
 
     fn of(name: &str, placement: Placement) -> Vec<Part> {
         parts(&name.parse().unwrap(), 4, &[1], placement).unwrap()
@@ -200,6 +210,24 @@ mod tests {
         {
             let need = need(&of(name, Placement::OutOfPlace));
             assert_eq!(footprint(&name.parse().unwrap(), 4), need.send_bytes + need.recv_bytes, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_grows_in_place_is_told_alike_on_all_ranks() {
+        for primitive in Primitive::ALL {
+            let op = if primitive.unit().reduces() { "sum" } else { "none" };
+            let case: Case = format!("{primitive}::{op}::float::4KiB").parse().unwrap();
+            let needs = |placement| -> Option<Vec<Need>> {
+                (0..4).map(|rank| Some(need(&parts(&case, 4, &[rank], placement)?))).collect()
+            };
+            let (Some(out), Some(inside)) = (needs(Placement::OutOfPlace), needs(Placement::InPlace)) else { continue };
+            let grows =
+                out.iter().zip(&inside).any(|(o, i)| i.send_bytes > o.send_bytes || i.recv_bytes > o.recv_bytes);
+            for rank in 0..4 {
+                let parts = parts(&case, 4, &[rank], Placement::InPlace).unwrap();
+                assert_eq!(grows_in_place(&parts), grows, "{primitive}, rank {rank}");
+            }
         }
     }
 

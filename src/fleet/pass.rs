@@ -201,6 +201,13 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
+    /// Whether one who goes ahead into this placement could fail there, or wait, while others are still in the one before: where
+    /// larger buffers are made for it, or ranks register theirs together.
+    pub fn is_entered_together(&self) -> bool {
+        let registration = part::need(&self.parts).registration;
+        self.placement == Placement::InPlace && (registration.is_collective() || part::grows_in_place(&self.parts))
+    }
+
     /// Goes on only if all workers do, so that none waits for one that has given up.
     pub fn agree<T>(&self, mine: Result<T, RankError>) -> Result<T, RankError> {
         let all = self.meeting.all_well(mine.is_ok());

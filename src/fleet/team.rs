@@ -93,6 +93,9 @@ pub trait Workers: Send {
     /// What is known of each rank after a case, however it ended: one for each rank.
     fn witnesses(&mut self) -> Vec<Witness>;
 
+    /// Whether a case was given up: they can run no other.
+    fn spent(&self) -> bool;
+
     /// Ends them; false if some cannot be ended.
     fn dismiss(self: Box<Self>) -> bool;
 }
@@ -308,9 +311,16 @@ impl Workers for Team {
                 && self.given_up(&wake, end.is_some_and(|end| now >= end))
             {
                 // Not a riddle: who could not make the call says so. The others are only to be freed.
+                let witnesses = self.testimony(&[]);
                 self.abort();
                 self.drain(&mut wake);
-                break;
+                if end.is_none_or(|end| now < end) || has_reason(wake.reports.iter().flatten().flatten()) {
+                    break;
+                }
+                // but for one that only has not the means
+                let cause = Cause::Deadline(deadline.as_secs_f64());
+                let findings = inquest::hold(witnesses, (watch.said)(), request.epoch, cause, began_ns, now_ns());
+                return Ended::Stopped(Box::new(findings));
             } else if end.is_some_and(|end| now >= end) && wake.reports.iter().any(Option::is_none) {
                 Cause::Deadline(deadline.as_secs_f64())
             } else {
@@ -327,6 +337,10 @@ impl Workers for Team {
 
     fn witnesses(&mut self) -> Vec<Witness> {
         self.testimony(&[])
+    }
+
+    fn spent(&self) -> bool {
+        self.aborted
     }
 
     fn dismiss(mut self: Box<Self>) -> bool {
@@ -365,6 +379,11 @@ impl Wake {
         self.dead.push((index, why));
         self.give_up.get_or_insert(Instant::now() + AFTER_DEATH);
     }
+}
+
+/// Whether an error says why others do not come back: more than that something cannot be done here.
+pub(super) fn has_reason<'a>(reports: impl IntoIterator<Item = &'a Report>) -> bool {
+    reports.into_iter().filter_map(|report| report.error.as_ref()).any(|error| !error.is_excuse())
 }
 
 /// Makes the communicator on a thread of its own, which is left behind if it does not come back.

@@ -137,6 +137,7 @@ fn open(
     inputs: &Inputs,
     tamper: bool,
 ) -> Result<(Vec<Option<Verdict>>, Results), RankError> {
+    let so_far = if pass.is_entered_together() { Ok(pass.agree(so_far)?) } else { so_far };
     let prepared = so_far.and_then(|()| stage(pass, inputs)).and_then(|()| pass.inspect(inputs));
     let given = pass.agree(prepared)?;
     let checked = pass.launch(inputs).and_then(|()| check(pass, inputs, tamper));

@@ -89,7 +89,10 @@ fn figures(
     explain: &Explain<'_>,
 ) -> PlacementResult {
     let unit = case.primitive.unit();
-    let mean_us = measured.iter().map(|(_, m)| m.mean_us).sum::<f64>() / measured.len() as f64;
+    // nothing, where one of them was not timed
+    let timed = measured.iter().all(|(_, m)| m.mean_us > 0.0);
+    let mean_us =
+        if timed { measured.iter().map(|(_, m)| m.mean_us).sum::<f64>() / measured.len() as f64 } else { 0.0 };
     // a launch has ended when its last rank has
     let launches = measured.iter().map(|(_, m)| m.iteration_us.len()).min().unwrap_or(0);
     let slowest: Vec<f64> = (0..launches)

@@ -27,7 +27,7 @@ use super::result::{CaseResult, FailKind, Outcome, Summary};
 use crate::backend::{Backend, Environment, Making, Opening, RankError, Unavailable};
 use crate::case::Case;
 use crate::fleet::inquest::Cause;
-use crate::fleet::protocol::{Measured, Request};
+use crate::fleet::protocol::{Measured, Report, Request};
 use crate::fleet::team::{Ended as CaseEnded, NoTeam, Watch, Workers};
 use crate::fleet::{deadline, footprint};
 use crate::reference::References;
@@ -219,6 +219,7 @@ impl Session {
             Stage::OneOfMany => {
                 if self.stop.is_none() {
                     let result = self.timed(&case);
+                    self.learn(&case, &result);
                     self.keep(index, result);
                 }
                 return Ok(Completion::Completed);
@@ -304,9 +305,6 @@ impl Session {
             Ok(ended) => {
                 let mut result = self.conclude(&request, &ended);
                 self.paths.prove(case, &mut result);
-                if result.outcome == Outcome::Pass {
-                    self.seen.add(case, request.ranks, result.placements.iter().map(|p| p.mean_us));
-                }
                 result
             }
             Err(result) => *result,
@@ -415,8 +413,8 @@ impl Session {
                 if reports.iter().any(|r| r.error.is_some()) {
                     self.examine(request, &mut result);
                 }
-                if reports.iter().any(|r| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted))) {
-                    self.replace(&mut result); // what is left of the communicator cannot be trusted
+                if self.is_doubtful(reports) {
+                    self.replace(&mut result);
                 }
                 result
             }
@@ -432,6 +430,14 @@ impl Session {
                 self.skip(case, why)
             }
         }
+    }
+
+    /// Whether what is left of the communicator cannot be trusted: it is lost, or some ranks have got further than others.
+    fn is_doubtful(&self, reports: &[Report]) -> bool {
+        let lost = |r: &&Report| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted));
+        let failed = reports.iter().filter(|r| r.error.is_some()).count();
+        let spent = self.team.as_ref().is_some_and(|(_, team)| team.spent());
+        spent || (failed > 0 && failed < reports.len()) || reports.iter().any(|r| lost(&r))
     }
 
     /// Why the buffers cannot fit, where that can be told without trying.

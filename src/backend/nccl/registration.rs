@@ -46,11 +46,6 @@ fn missing(call: &str) -> RankError {
     RankError::Unsupported(format!("the loaded NCCL has no {call}"))
 }
 
-/// Whether all ranks have to register together.
-pub const fn is_collective(registration: Registration) -> bool {
-    matches!(registration, Registration::Window | Registration::SharedWindows)
-}
-
 /// Why this library cannot have such buffers.
 pub fn supported(library: &Library, need: &Need) -> Result<(), RankError> {
     requirement(need.registration).map_or(Ok(()), |(what, since)| library.require(what, since))
@@ -158,7 +153,7 @@ mod tests {
             (Registration::Window, true, Some(Version::new(2, 27, 3))),
             (Registration::SharedWindows, true, Some(Version::new(2, 28, 3))),
         ] {
-            assert_eq!(is_collective(registration), collective, "{registration:?}");
+            assert_eq!(registration.is_collective(), collective, "{registration:?}");
             assert_eq!(requirement(registration).map(|(_, since)| since), since, "{registration:?}");
         }
     }

@@ -103,7 +103,7 @@ impl NcclStation {
     fn prepare_lanes(&mut self, need: &Need) -> Result<(), RankError> {
         registration::supported(&self.library, need)?;
         let mut fit = self.lanes.iter().all(|lane| lane.buffers.fit(need));
-        if registration::is_collective(need.registration) {
+        if need.registration.is_collective() {
             // Whoever has to register can do so only with all others.
             fit = self.peers.all(fit);
         }

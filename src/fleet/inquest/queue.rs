@@ -2,7 +2,8 @@
 //!
 //! A library that queues tells of an end only to who waits for it. Of launches queued in a row all are open, then, though
 //! only one hangs. But streams run in order: a call that is next on all of its ranks, and that all made alike, has ended.
-//! So the queues are run down until that holds no more, and the first call that is left is the one that hangs.
+//! So the queues are run down until that holds no more, and the first call that is left is the one that hangs. Who waits for all
+//! that it has queued has at least its last call open.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +29,8 @@ pub struct Queue<'a> {
     pub rank: u32,
     /// Its calls.
     pub calls: &'a mut Vec<Call>,
+    /// It waits for the end of all of them.
+    pub waits: bool,
 }
 
 /// Takes for completed what queues must have got through, where it is not recorded. Without an open call on which ranks
@@ -37,9 +40,24 @@ pub fn run_down(queues: &mut [Queue<'_>]) {
     if seen_to_start {
         return;
     }
-    let mut open: Vec<Vec<Step>> = queues.iter().map(|queue| steps(queue.calls)).collect();
+    let open: Vec<Vec<Step>> = queues.iter().map(|queue| steps(queue.calls)).collect();
+    let (_, left) = ended(queues, open.clone(), false);
+    if left.iter().all(Vec::is_empty) {
+        return;
+    }
+    let (over, _) = ended(queues, open, true);
+    for (queue, over) in queues.iter_mut().zip(over) {
+        for call in queue.calls.iter_mut().filter(|call| over.contains(&Step::of(call))) {
+            call.state = State::Completed;
+        }
+    }
+}
+
+/// The open steps of each rank that have ended, and those that are left; the last of one that waits is not taken for ended, if
+/// that is to be heeded.
+fn ended(queues: &[Queue<'_>], mut open: Vec<Vec<Step>>, heeding: bool) -> (Vec<Vec<Step>>, Vec<Vec<Step>>) {
     let mut over: Vec<Vec<Step>> = vec![Vec::new(); queues.len()];
-    while let Some(step) = next(queues, &open) {
+    while let Some(step) = next(queues, &open, heeding) {
         for (left, over) in open.iter_mut().zip(&mut over) {
             if left.first() == Some(&step) {
                 left.remove(0);
@@ -47,14 +65,7 @@ pub fn run_down(queues: &mut [Queue<'_>]) {
             }
         }
     }
-    if open.iter().all(Vec::is_empty) {
-        return;
-    }
-    for (queue, over) in queues.iter_mut().zip(over) {
-        for call in queue.calls.iter_mut().filter(|call| over.contains(&Step::of(call))) {
-            call.state = State::Completed;
-        }
-    }
+    (over, open)
 }
 
 /// The open steps of a rank, in order.
@@ -70,10 +81,14 @@ fn steps(calls: &[Call]) -> Vec<Step> {
 }
 
 /// A step that has ended: no rank has anything open in front of it, and all have made it alike.
-fn next(queues: &[Queue<'_>], open: &[Vec<Step>]) -> Option<Step> {
-    let heads = open.iter().filter_map(|steps| steps.first().copied());
+fn next(queues: &[Queue<'_>], open: &[Vec<Step>], heeding: bool) -> Option<Step> {
+    let mut heads = open.iter().filter_map(|steps| steps.first().copied());
     let reached = |step: &Step| open.iter().all(|steps| steps.first() == Some(step) || !steps.contains(step));
-    heads.into_iter().find(|step| reached(step) && alike(queues, *step))
+    let awaited = |step: &Step| {
+        let mut waiting = queues.iter().zip(open).filter(|(queue, _)| heeding && queue.waits);
+        waiting.any(|(_, steps)| steps[..] == [*step])
+    };
+    heads.find(|step| reached(step) && !awaited(step) && alike(queues, *step))
 }
 
 fn alike(queues: &[Queue<'_>], step: Step) -> bool {
@@ -120,7 +135,13 @@ mod tests {
 
     /// Numbers of the calls that are open once the queues have run down.
     fn left(ranks: &mut [Vec<Call>]) -> Vec<Vec<u64>> {
-        let mut queues: Vec<Queue<'_>> = ranks.iter_mut().zip(0..).map(|(calls, rank)| Queue { rank, calls }).collect();
+        left_while(ranks, &[])
+    }
+
+    /// The same, while these ranks wait for all of theirs.
+    fn left_while(ranks: &mut [Vec<Call>], waiting: &[u32]) -> Vec<Vec<u64>> {
+        let queue = |(calls, rank)| Queue { rank, calls, waits: waiting.contains(&rank) };
+        let mut queues: Vec<Queue<'_>> = ranks.iter_mut().zip(0..).map(queue).collect();
         run_down(&mut queues);
         let open = |calls: &Vec<Call>| calls.iter().filter(|c| c.state != State::Completed).map(|c| c.seq).collect();
         ranks.iter().map(open).collect()
@@ -149,6 +170,18 @@ mod tests {
     fn where_no_rank_differs_any_call_may_hang() {
         let mut ranks = [vec![call(4, 1), call(5, 2)], vec![call(4, 1), call(5, 2)]];
         assert_eq!(left(&mut ranks), [[4, 5], [4, 5]]);
+    }
+
+    #[test]
+    fn the_last_call_of_one_that_waits_has_not_ended_whatever_others_are_at() {
+        let done = |call: Call| Call { state: State::Completed, ..call };
+        // the root of a broadcast has sent ahead
+        let ranks = [vec![done(call(4, 1)), done(call(5, 1)), call(6, 1)], vec![call(4, 1), call(5, 1)]];
+        assert_eq!(left_while(&mut ranks.clone(), &[1]), [vec![6], vec![5]]);
+        assert_eq!(left_while(&mut ranks.clone(), &[]), [vec![6], vec![]]);
+        // where all wait for the same, any of them may hang
+        let mut alike = [vec![call(4, 1), call(5, 1)], vec![call(4, 1), call(5, 1)]];
+        assert_eq!(left_while(&mut alike, &[0, 1]), [[4, 5], [4, 5]]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::case::{Case, DType, Op, Primitive};
 use crate::fleet::inquest::{self, Cause, Witness};
 use crate::fleet::log::{Log, now_ns};
 use crate::fleet::protocol::{Report, Request};
-use crate::fleet::team::{AFTER_DEATH, AFTER_REFUSAL, Ended, LOOK, NoTeam, Watch, Workers};
+use crate::fleet::team::{AFTER_DEATH, AFTER_REFUSAL, Ended, LOOK, NoTeam, Watch, Workers, has_reason};
 use crate::oracle::Data;
 use crate::trace::Liveness;
 
@@ -28,6 +28,8 @@ pub struct Crew {
     staff: Box<dyn Staff>,
     /// Some cannot get to their gate.
     alone: bool,
+    /// A case was given up.
+    spent: bool,
 }
 
 impl Crew {
@@ -54,7 +56,7 @@ impl Crew {
         for (rank, stream) in (0..).zip(members) {
             wires.add(rank, stream).map_err(unheard)?;
         }
-        let mut crew = Crew { members: wires, ranks, staff, alone: false };
+        let mut crew = Crew { members: wires, ranks, staff, alone: false, spent: false };
         cases.sort_by_key(kind);
         cases.dedup_by_key(|case| kind(case));
         crew.staff.tell(ToAll::Cases(cases));
@@ -213,6 +215,7 @@ impl Workers for Crew {
                 None => silent = self.staff.silent(),
             }
             let now = Instant::now();
+            let is_late = end.is_some_and(|end| now >= end);
             let unwell = meeting.unwell_for().max(failed.map(|since| since.elapsed()));
             let cause = if interrupt.load(Ordering::Relaxed) {
                 return Ended::Interrupted;
@@ -220,13 +223,21 @@ impl Workers for Crew {
                 Cause::Silent(Vec::new())
             } else if give_up.is_some_and(|end| now >= end) {
                 Cause::Died(Vec::new())
-            } else if give_up.is_none()
-                && !reports.complete()
-                && self.given_up(unwell, end.is_some_and(|end| now >= end), &mut looked)
-            {
+            } else if give_up.is_none() && !reports.complete() && self.given_up(unwell, is_late, &mut looked) {
                 // Who could not make the call says so once it is let go; the others are in it.
-                return Ended::Reported(self.released(request.epoch, &meeting, reports));
-            } else if end.is_some_and(|end| now >= end) && !reports.complete() {
+                self.spent = true;
+                let witnesses = is_late.then(|| self.testimony(said));
+                let reports = self.released(request.epoch, &meeting, reports);
+                return match witnesses {
+                    Some(witnesses) if !has_reason(&reports) => {
+                        let cause = Cause::Deadline(deadline.as_secs_f64());
+                        let said = (watch.said)();
+                        let findings = inquest::hold(witnesses, said, request.epoch, cause, began_ns, now_ns());
+                        Ended::Stopped(Box::new(findings))
+                    }
+                    _ => Ended::Reported(reports),
+                };
+            } else if is_late && !reports.complete() {
                 Cause::Deadline(deadline.as_secs_f64())
             } else {
                 continue;
@@ -248,6 +259,10 @@ impl Workers for Crew {
 
     fn witnesses(&mut self) -> Vec<Witness> {
         self.testimony(vec![Vec::new(); self.ranks as usize])
+    }
+
+    fn spent(&self) -> bool {
+        self.spent
     }
 
     fn dismiss(self: Box<Self>) -> bool {
