@@ -19,6 +19,7 @@ pub(super) const FILES: &[(&str, &str)] = golden![
     "4x8xb200-efa.json",
     "4x8xh100-8x400g.json",
     "4xa100-pcie.json",
+    "4xh200-measured.json",
     "4xh200.json",
     "5xh200-nvls.json",
     "6xh200-nvls.json",
