@@ -12,9 +12,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use collcheck::run::result::{FailKind, Outcome};
+use collcheck::run::result::{CaseResult, FailKind, Outcome};
 use launch_support::{Codes, Job, Variables, free_port, stderr, torchrun};
 use process_support::{children, send, within};
 use rustix::process::Signal;
@@ -195,8 +195,8 @@ fn small(count: usize) -> Vec<String> {
 fn a_gate_outlives_the_workers_that_met_at_it() {
     const RANKS: u32 = 3;
     const KILLS: usize = 4;
-    let cases = small(100);
-    let args: Vec<&str> = ["-n", "500", "--exact"].into_iter().chain(cases.iter().map(String::as_str)).collect();
+    let cases = small(200);
+    let args: Vec<&str> = ["-n", "100", "--exact"].into_iter().chain(cases.iter().map(String::as_str)).collect();
     let (mut job, between) = start(RANKS, &args, |_| {}, |rank, port| torchrun(rank, RANKS, port));
     let mut killed = Vec::new();
     for _ in 0..KILLS {
@@ -233,16 +233,16 @@ fn arrived(gate: &File) -> (u64, u64) {
     (word >> 16, word & 0xffff)
 }
 
-/// Many times are long to write, so that not all come to the last meeting at once. One is stopped when others are there, until
-/// it is one that is not; then it is killed.
-#[test]
-fn a_worker_that_is_killed_while_others_wait_for_its_report_is_found_and_the_next_case_runs() {
+/// Runs some cases until rank 2 of three is stopped where the others wait for its report, and sends it that signal. The only
+/// case that fails.
+///
+/// Many times are long to write, so that not all come to the last meeting at once.
+fn missed(signal: Signal) -> CaseResult {
     const RANKS: u32 = 3;
-    let cases = small(20);
+    let cases = small(30);
     let args: Vec<&str> =
-        ["-n", "2000", "--deadline", "120", "--exact"].into_iter().chain(cases.iter().map(String::as_str)).collect();
+        ["-n", "1000", "--deadline", "20", "--exact"].into_iter().chain(cases.iter().map(String::as_str)).collect();
     let (mut job, _) = start(RANKS, &args, |_| {}, |rank, port| torchrun(rank, RANKS, port));
-
     let mut seen = None;
     within(Duration::from_secs(60), "a case that is under way", || {
         let worker = children(job.pid(2)).first().map(|child| child.pid);
@@ -255,24 +255,32 @@ fn a_worker_that_is_killed_while_others_wait_for_its_report_is_found_and_the_nex
         let (number, came) = arrived(&gate);
         (number & 0xffff == 0xffff && came < u64::from(RANKS)).then_some(number)
     };
-    let mut killed = None;
-    while killed.is_none() && job.children[0].try_wait().unwrap().is_none() {
+    let mut caught = false;
+    while !caught && job.children[0].try_wait().unwrap().is_none() {
         let Some(number) = (0..100_000).find_map(|_| early()) else { continue };
         send(worker, Signal::STOP);
         std::thread::sleep(Duration::from_millis(200));
-        if arrived(&gate) == (number, u64::from(RANKS) - 1) {
-            send(worker, Signal::KILL);
-            killed = Some(Instant::now());
-        }
-        send(worker, Signal::CONT);
+        caught = arrived(&gate) == (number, u64::from(RANKS) - 1);
+        send(worker, if caught { signal } else { Signal::CONT });
     }
-    let killed = killed.expect("others were never seen to wait for it");
+    assert!(caught, "others were never seen to wait for it");
     assert_eq!(job.wait().map_codes(), [Some(101); RANKS as usize]);
     let results = job.results(0);
-    let failed: Vec<_> = results.cases.iter().filter(|case| case.outcome != Outcome::Pass).collect();
-    let [case] = failed[..] else { panic!("{} failed", failed.len()) };
+    assert_eq!((results.cases.len(), results.summary.failed), (cases.len(), 1));
+    results.cases.into_iter().find(|case| case.outcome == Outcome::Fail).unwrap()
+}
+
+#[test]
+fn a_worker_that_is_killed_while_others_wait_for_its_report_is_found_at_once() {
+    let case = missed(Signal::KILL);
     assert_eq!(case.kind, Some(FailKind::Crash), "{}", case.message);
     assert!(case.message.contains("SIGKILL") && case.message.contains("at fault: rank 2"), "{}", case.message);
-    assert_eq!(results.cases.len(), cases.len());
-    assert!(killed.elapsed() < Duration::from_secs(60), "it was not waited for");
+    assert!(case.duration_s < 20.0, "it was waited for");
+}
+
+#[test]
+fn a_worker_that_is_stopped_while_others_wait_for_its_report_is_stuck() {
+    let case = missed(Signal::STOP);
+    let verdict = case.verdict.as_ref().unwrap();
+    assert_eq!((case.kind, &verdict.culprit_ranks[..]), (Some(FailKind::Hang), &[2][..]), "{}", case.message);
 }

@@ -1,12 +1,12 @@
-//! Microseconds on the wire: whole nanoseconds in one string, `12250 12393 12536`, which is read in a third of the time that
-//! decimal fractions in a list take, and is finer than any clock here. What is no time becomes 0.
+//! Microseconds on the wire: whole nanoseconds in one string, `12250 12393 12536`, which is read faster than a list of numbers,
+//! and is finer than any clock here. What is no time becomes 0.
 
 use std::fmt;
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};
 
-/// Bytes that a time takes at least, mostly: room is made for as many as there may be.
+/// Bytes of a short time: room is made for as many as there may be of those.
 const SHORT: usize = 5;
 
 /// For `#[serde(with)]`.

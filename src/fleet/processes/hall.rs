@@ -1,10 +1,8 @@
-//! Where a [`Gate`] stands: memory without a name that all workers around it share, whoever has started them.
+//! Where a gate stands: memory without a name that all workers around it share, whoever has started them.
 //!
 //! Each agent makes one for the whole run and says where it is. Of agents whose workers see each other's memory, those of the
 //! first are used. A path leads there through `/proc`, and may lead elsewhere where that shows other processes: a number in the
 //! memory tells. Who cannot get there says so, and nobody meets at any gate then.
-//!
-//! [`Gate`]: super::gate::Gate
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,9 @@
 //! The reports of those who meet at a gate, in memory that they share, so that one of them can pass all on.
 //!
 //! Each writes to a slot of its own before it comes to the case's last meeting; who comes last reads them all. There is no
-//! other order than that of the meeting. What is in a slot belongs to the case and is JSON, or it is not there.
+//! other order than that of the meeting. What is in a slot belongs to the case and is JSON, or it is not there. Workers of an
+//! earlier communicator do not write here any more: each agent kills its own before it starts others, and a case begins when
+//! all are there.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
