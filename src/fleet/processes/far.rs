@@ -153,6 +153,15 @@ mod tests {
             self.fars.iter().for_each(|far| far.begin(&request, alone));
         }
 
+        /// Waits until it can be known of a rank that it has reported, and some time more: what was said until then.
+        fn waits(&self, rank: usize) -> Vec<(u32, u64, Vec<u32>)> {
+            while self.logs[rank].doing().0 != Doing::Reported {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            self.said()
+        }
+
         /// What has been said so far, in the order of ranks; of reports, their ranks.
         fn said(&self) -> Vec<(u32, u64, Vec<u32>)> {
             let mut all = Vec::new();
@@ -202,11 +211,10 @@ mod tests {
         few.begin(5, false);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| few.fars[0].report(report(0, None)).unwrap());
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!waits.is_finished() && few.said().is_empty());
-            assert_eq!(few.logs[0].doing().0, Doing::Reported, "it is not to be taken for late");
+            let early = few.waits(0);
             few.fars[1].report(report(1, Some(RankError::Aborted))).unwrap();
             waits.join().unwrap();
+            assert!(early.is_empty(), "{early:?}");
         });
         assert_eq!(few.said(), [(0, 5, vec![0]), (1, 5, vec![1])]);
         few.fars[2].report(report(2, None)).unwrap();
@@ -219,10 +227,10 @@ mod tests {
         few.begin(5, false);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| few.fars[1].report(report(1, None)).unwrap());
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!waits.is_finished());
+            let early = few.waits(1);
             few.fars[1].gate().unwrap().open();
             waits.join().unwrap();
+            assert!(early.is_empty(), "{early:?}");
         });
         assert_eq!(few.said(), [(1, 5, vec![1])]);
     }

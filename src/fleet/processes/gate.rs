@@ -223,6 +223,15 @@ mod tests {
         })
     }
 
+    /// Waits until so many have come to the meeting that was come to last.
+    fn until(gate: &Gate, came: u64) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while gate.memory.long(ARRIVED).unwrap().load(Ordering::Acquire) & ((1 << WORKERS) - 1) != came {
+            assert!(Instant::now() < end);
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn one_speaks_for_all_and_all_have_its_answer() {
         let gates = gates(4);
@@ -318,18 +327,16 @@ mod tests {
     #[test]
     fn one_that_leaves_with_an_error_frees_the_others_at_whatever_meeting_they_are() {
         let gates = gates(3);
-        for case in 1..20 {
-            gates.iter().for_each(|gate| gate.begin(case));
-            std::thread::scope(|scope| {
-                let meets = scope.spawn(|| gates[0].arrive(true));
-                let leaves = scope.spawn(|| gates[1].leave(&report(1, None)));
-                std::thread::sleep(Duration::from_millis(2));
-                assert!(!meets.is_finished() && !leaves.is_finished(), "they are at different meetings");
-                assert_eq!(gates[2].leave(&report(2, Some(RankError::Aborted))), Way::Alone);
-                assert_eq!([meets.join().unwrap(), leaves.join().unwrap()], [Way::Alone; 2]);
-            });
-            assert_eq!(gates[0].leave(&report(0, None)), Way::Alone, "who comes later");
-        }
+        gates.iter().for_each(|gate| gate.begin(4));
+        let ways = std::thread::scope(|scope| {
+            let meets = scope.spawn(|| gates[0].arrive(true));
+            until(&gates[0], 1);
+            let leaves = scope.spawn(|| (gates[1].arrive(true), gates[1].leave(&report(1, None))));
+            until(&gates[0], 2);
+            (gates[2].leave(&report(2, Some(RankError::Aborted))), meets.join().unwrap(), leaves.join().unwrap())
+        });
+        assert_eq!(ways, (Way::Alone, Way::Alone, (Way::Alone, Way::Alone)));
+        assert_eq!(gates[0].leave(&report(0, None)), Way::Alone, "who comes later");
     }
 
     #[test]
@@ -338,8 +345,7 @@ mod tests {
         gates.iter().for_each(|gate| gate.begin(4));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| gates[0].leave(&report(0, None)));
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!waits.is_finished());
+            until(&gates[1], 1);
             gates[1].open();
             assert_eq!(waits.join().unwrap(), Way::Alone);
         });
@@ -352,21 +358,24 @@ mod tests {
         let (earlier, later) = (gates_in(&hall, 2), gates_in(&hall, 2));
         earlier.iter().for_each(|gate| gate.begin(7));
         later.iter().for_each(|gate| gate.begin(8));
-        std::thread::scope(|scope| {
+        let (ways, met) = std::thread::scope(|scope| {
             let waits = scope.spawn(|| later[0].arrive(true));
-            std::thread::sleep(Duration::from_millis(20));
-            assert_eq!(earlier[0].arrive(true), Way::Alone, "the meeting is over");
+            until(&later[1], 1);
+            let mut ways = vec![earlier[0].arrive(true)];
             earlier[0].answer(false);
             earlier[0].open();
-            assert_eq!(earlier[1].arrive(false), Way::Alone);
-            assert_eq!(earlier[1].leave(&report(1, Some(RankError::Aborted))), Way::Alone);
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!waits.is_finished());
-            assert_eq!(later[1].arrive(true), Way::Speak);
+            ways.extend([earlier[1].arrive(false), earlier[1].leave(&report(1, Some(RankError::Aborted)))]);
+            ways.push(later[1].arrive(true));
             later[1].answer(true);
             earlier[0].answer(false);
-            assert_eq!(waits.join().unwrap(), Way::Met(true));
+            (ways, waits.join().unwrap())
         });
+        assert_eq!(
+            ways,
+            [Way::Alone, Way::Alone, Way::Alone, Way::Speak],
+            "those that are over, and that which is not"
+        );
+        assert_eq!(met, Way::Met(true));
     }
 
     #[test]
