@@ -434,10 +434,10 @@ impl Session {
 
     /// Whether what is left of the communicator cannot be trusted: it is lost, or some ranks have got further than others.
     fn is_doubtful(&self, reports: &[Report]) -> bool {
-        let lost = |r: &&Report| matches!(r.error, Some(RankError::Broken { .. } | RankError::Aborted));
-        let failed = reports.iter().filter(|r| r.error.is_some()).count();
-        let spent = self.team.as_ref().is_some_and(|(_, team)| team.spent());
-        spent || (failed > 0 && failed < reports.len()) || reports.iter().any(|r| lost(&r))
+        let errors: Vec<&RankError> = reports.iter().filter_map(|report| report.error.as_ref()).collect();
+        let lost = errors.iter().any(|error| matches!(error, RankError::Broken { .. } | RankError::Aborted));
+        let apart = !errors.is_empty() && errors.len() < reports.len();
+        lost || apart || self.team.as_ref().is_some_and(|(_, team)| team.spent())
     }
 
     /// Why the buffers cannot fit, where that can be told without trying.
